@@ -1,0 +1,38 @@
+// Package layout knows how a segment lies in the object store: the names of its objects, and how stored bytes become
+// log bytes. Its sub-packages are the layouts: native (coldtap's own).
+package layout
+
+import (
+	"context"
+
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// Cost is what a read took from the store, retries included.
+type Cost struct {
+	Requests int   // GETs sent
+	Bytes    int64 // bytes received
+}
+
+// Reader gives a segment's bytes. All methods may be called concurrently and send at least one store request each;
+// callers bound how many run at a time. Errors are *rangeio.Error (the store's) or *Error (the object's content).
+type Reader interface {
+	// ChunkSize is the length of the pieces in which the segment's log is best read and cached, at most max. All
+	// pieces of a segment have this length but the last.
+	ChunkSize(seg *tier.Segment, max int64) int64
+	// ReadLog fills dst with log bytes [off, off+len(dst)). *rangeio.Error of Kind Changed: the object was overwritten
+	// since an earlier read of it, so what the caller keeps of the segment has to go.
+	ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (Cost, error)
+	// ReadFiles reads all small files.
+	ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, Cost, error)
+}
+
+// Error says that an object is there but does not hold what it should.
+type Error struct {
+	Object string
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Object + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }

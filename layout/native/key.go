@@ -1,0 +1,83 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"coldtap/layout"
+	"coldtap/tier"
+)
+
+// LogKey is the key of the segment's log, "" when the segment cannot have one: a topic name that is not Kafka's, or a
+// negative partition or offset. Every operation on such a segment fails with *layout.Error before the store is asked.
+func (l *Layout) LogKey(seg *tier.Segment) string { return l.segmentKey(seg, ".log") }
+
+// MetaKey is the key of the segment's manifest and small files, "" as for LogKey.
+func (l *Layout) MetaKey(seg *tier.Segment) string { return l.segmentKey(seg, ".meta") }
+
+// StartKey is the key of the object that holds a partition's start, "" as for LogKey.
+func (l *Layout) StartKey(topic string, id tier.PartitionID) string {
+	if checkPartition(topic, id) != nil {
+		return ""
+	}
+	return l.folder(topic, id) + "start"
+}
+
+func (l *Layout) segmentKey(seg *tier.Segment, suffix string) string {
+	if checkSegment(seg) != nil {
+		return ""
+	}
+	return l.folder(seg.Topic, seg.Partition) + fmt.Sprintf("%020d-", seg.BaseOffset) + seg.ID.String() + suffix
+}
+
+// folder is where a partition's objects lie. The topic's id makes a re-created topic another folder.
+func (l *Layout) folder(topic string, id tier.PartitionID) string {
+	return l.prefix + topic + "-" + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition)) + "/"
+}
+
+// checkSegment says why a segment cannot have keys.
+func checkSegment(seg *tier.Segment) error {
+	err := checkPartition(seg.Topic, seg.Partition)
+	switch {
+	case err != nil:
+	case seg.ID.IsZero():
+		err = errors.New("no segment id")
+	case seg.BaseOffset < 0 || seg.EndOffset < seg.BaseOffset:
+		err = fmt.Errorf("offsets from %d to %d", seg.BaseOffset, seg.EndOffset)
+	case seg.Size < 0:
+		err = fmt.Errorf("a log of %d bytes", seg.Size)
+	}
+	if err != nil {
+		return &layout.Error{Object: "segment " + seg.ID.String(), Err: err}
+	}
+	return nil
+}
+
+func checkPartition(topic string, id tier.PartitionID) error {
+	switch {
+	case !legalTopic(topic):
+		return fmt.Errorf("%.300q is no topic name", topic)
+	case id.Topic.IsZero():
+		return errors.New("no topic id")
+	case id.Partition < 0:
+		return fmt.Errorf("partition %d", id.Partition)
+	}
+	return nil
+}
+
+// legalTopic follows Kafka's org.apache.kafka.common.internals.Topic. It keeps a name that came from a metadata topic
+// or a bucket from leading out of the folder that it should name.
+func legalTopic(name string) bool {
+	if name == "" || name == "." || name == ".." || len(name) > 249 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// store is what a Layout needs of a *rangeio.Client.
+type store interface {
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+	Stat(ctx context.Context, key string) (rangeio.Info, error)
+	Put(ctx context.Context, key string, content rangeio.Content) (rangeio.Info, error)
+	Delete(ctx context.Context, key string) error
+}
+
+// Layout implements layout.Reader and writes segments. All methods may be called concurrently, but one segment must not
+// be written and deleted, or written twice, at the same time.
+type Layout struct {
+	store    store
+	prefix   string
+	versions *versions
+}
+
+// New makes a layout over a store. prefix is put in front of every key, byte for byte (an S3 backend has its own prefix
+// besides; usually "").
+func New(client *rangeio.Client, prefix string) *Layout { return newLayout(client, prefix) }
+
+func newLayout(s store, prefix string) *Layout {
+	return &Layout{store: s, prefix: prefix, versions: newVersions(maxVersions)}
+}
+
+// ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of
+// a .log can be read, so only the caller's memory decides.
+func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
+	const page = 4 << 10
+	if max < page {
+		return max
+	}
+	size := int64(page)
+	for size <= max/2 {
+		size *= 2
+	}
+	return size
+}
+
+// ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first. Another
+// version is *rangeio.Error with Kind Changed: bytes that the caller keeps of this segment are then worthless, and the
+// next read begins with the version it finds.
+func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
+	if err := checkSegment(seg); err != nil {
+		return layout.Cost{}, err
+	}
+	key := l.LogKey(seg)
+	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
+		return layout.Cost{}, &layout.Error{Object: key,
+			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
+	}
+	if len(dst) == 0 {
+		return layout.Cost{}, nil
+	}
+	etag := l.versions.get(key)
+	info, cost, err := l.store.ReadRange(ctx, key, dst, off, etag, seg.Size)
+	if err == nil && !l.versions.learn(key, info.ETag) {
+		// Two first reads ran side by side and an overwrite came between them.
+		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
+	}
+	if err != nil && isKind(err, rangeio.Changed, rangeio.NotFound) {
+		l.versions.forget(key)
+	}
+	return costOf(cost), err
+}
+
+// ReadFiles reads the segment's small files with one request, and checks that they are this segment's.
+func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, layout.Cost, error) {
+	if err := checkSegment(seg); err != nil {
+		return nil, layout.Cost{}, err
+	}
+	key := l.MetaKey(seg)
+	raw, _, cost, err := l.store.ReadObject(ctx, key, MaxMeta)
+	if err != nil {
+		return nil, costOf(cost), err
+	}
+	m, files, err := DecodeMeta(raw)
+	if err == nil {
+		err = m.describes(seg)
+	}
+	if err != nil {
+		return nil, costOf(cost), &layout.Error{Object: key, Err: err}
+	}
+	return files, costOf(cost), nil
+}
+
+func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }
+
+func isKind(err error, kinds ...rangeio.Kind) bool {
+	var e *rangeio.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return slices.Contains(kinds, e.Kind)
+}
