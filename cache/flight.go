@@ -1,0 +1,317 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// flight is the one load of a key. It runs in a goroutine of the cache. shard.mu guards the second group of fields.
+type flight struct {
+	cache  *Cache
+	shard  *shard
+	key    Key
+	hash   uint64
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	waiters   []*waiter
+	leader    *waiter // whose Source loads; nil for read-ahead, and once it has its answer or left
+	followers int     // sessions whose read-ahead this is
+	unfollow  []func() bool
+	demanded  bool // somebody has waited, so the chunk is not merely ahead
+	starved   bool // waits for a slab
+	queued    bool // the Source waits for its turn
+	unread    bool // counted in Cache.unread
+	dropped   bool // the segment is gone: the chunk stays out of the cache
+	over      bool // left the table
+}
+
+// waiter is one caller's stake in a flight.
+type waiter struct {
+	request Request
+	holding bool // must not wait for a slab
+	joined  bool
+	result  chan result // capacity 1
+}
+
+type result struct {
+	chunk   *Chunk
+	outcome Outcome
+	err     error
+}
+
+type flightKey struct{}
+
+// Queued tells the flight behind ctx that its load waits for its turn, until begun is called. A flight that waits is
+// dropped when nobody wants it any more: ctx ends. One that has begun, or never said that it waits, goes on and fills
+// the cache. With a context that comes from no flight it does nothing.
+func Queued(ctx context.Context) (begun func()) {
+	f, ok := ctx.Value(flightKey{}).(*flight)
+	if !ok {
+		return func() {}
+	}
+	f.setQueued(true)
+	return func() { f.setQueued(false) }
+}
+
+func (f *flight) setQueued(queued bool) {
+	f.shard.mu.Lock()
+	f.queued = queued
+	f.abandonLocked()
+	f.shard.mu.Unlock()
+}
+
+// newFlightLocked enters a flight into the table.
+func (c *Cache) newFlightLocked(s *shard, key Key, hash uint64) *flight {
+	f := &flight{cache: c, shard: s, key: key, hash: hash}
+	f.ctx, f.cancel = context.WithCancel(context.WithValue(c.base, flightKey{}, f))
+	s.flights[key] = f
+	c.running.Add(1) // shard.closed was false, so Close does not wait yet
+	c.flights.Add(1)
+	return f
+}
+
+// start reserves a place, if that needs no waiting, and begins the load. It says whether the load is under way with a
+// place.
+func (f *flight) start(r Request) bool {
+	p, ok := f.cache.tryReserve(r.Len, r.Urgency == Ahead)
+	if ok {
+		go f.run(r, p, true)
+		return true
+	}
+	f.shard.mu.Lock()
+	f.starved = true
+	for _, w := range f.waiters {
+		if w.holding {
+			w.result <- result{err: ErrNoSlab}
+			f.cache.metrics.noSlab.Inc()
+			if f.leader == w {
+				f.leader = nil
+			}
+		}
+	}
+	f.waiters = slices.DeleteFunc(f.waiters, func(w *waiter) bool { return w.holding })
+	if len(f.waiters) == 0 {
+		f.endLocked()
+		f.shard.mu.Unlock()
+		f.cancel()
+		f.cache.running.Done()
+		return false
+	}
+	f.shard.mu.Unlock()
+	go f.run(r, place{}, false)
+	return false
+}
+
+// run is the flight's goroutine.
+func (f *flight) run(r Request, p place, reserved bool) {
+	c := f.cache
+	defer c.running.Done()
+	defer f.cancel()
+	if !reserved {
+		ctx, cancel := context.WithTimeout(f.ctx, c.flightTimeout)
+		var err error
+		p, err = c.reserve(ctx, r.Len)
+		cancel()
+		if err != nil {
+			f.fail(Loaded{}, ErrNoSlab)
+			return
+		}
+		f.shard.mu.Lock()
+		f.starved = false
+		if f.leader == nil && len(f.waiters) > 0 { // it left meanwhile, or could not wait
+			r = f.promoteLocked()
+		}
+		f.shard.mu.Unlock()
+	}
+	for attempt := 1; ; attempt++ {
+		dst := c.arena.bytes(p, r.Len)
+		loaded, err := f.load(r, dst)
+		if err == nil {
+			f.land(p, dst, loaded)
+			return
+		}
+		if f.ctx.Err() == nil {
+			c.metrics.loadErrors.Inc()
+		}
+		// The first failure may be the leader's bad luck (refused as read-ahead, an outdated Source). The second is not.
+		next, again := f.retry(attempt, loaded, err)
+		if !again {
+			c.giveBack(p)
+			f.fail(loaded, err)
+			return
+		}
+		r = next
+	}
+}
+
+// load calls the Source under the flight's deadline. A panic is an error like another.
+func (f *flight) load(r Request, dst []byte) (loaded Loaded, err error) {
+	f.cache.metrics.loads.Inc()
+	ctx, cancel := context.WithTimeout(f.ctx, f.cache.flightTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Error{Kind: Panicked, Key: f.key, Err: fmt.Errorf("%v", p), Stack: debug.Stack()}
+		} else if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = &Error{Kind: TimedOut, Key: f.key, Err: err}
+		}
+	}()
+	loaded, err = r.Source.LoadChunk(ctx, r.Off, dst, r.Urgency)
+	f.shard.mu.Lock()
+	f.queued = false
+	f.shard.mu.Unlock()
+	return loaded, err
+}
+
+// retry answers the leader and gives the turn to another waiter, if this was the first attempt and there is one.
+func (f *flight) retry(attempt int, loaded Loaded, err error) (Request, bool) {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	f.queued = false
+	if attempt > 1 || f.over || f.shard.closed || len(f.waiters) == 0 || len(f.waiters) == 1 && f.leader != nil {
+		return Request{}, false
+	}
+	if w := f.leader; w != nil {
+		f.dismissLocked(w)
+		w.result <- result{outcome: Outcome{Level: Miss, Loaded: loaded}, err: err}
+	}
+	return f.promoteLocked(), true
+}
+
+// promoteLocked makes the waiter in the greatest hurry the leader. There must be one.
+func (f *flight) promoteLocked() Request {
+	f.leader = slices.MinFunc(f.waiters, func(a, b *waiter) int { return int(a.request.Urgency) - int(b.request.Urgency) })
+	return f.leader.request
+}
+
+// land makes the loaded bytes a chunk and gives it to everybody who waits. All references are counted before anybody
+// hears of it; the flight keeps none, so that what a reader releases is evictable at once.
+func (f *flight) land(p place, bytes []byte, loaded Loaded) {
+	c, s := f.cache, f.shard
+	ch := &Chunk{cache: c, key: f.key, hash: f.hash, bytes: bytes, place: p, landed: time.Now()}
+	s.mu.Lock()
+	// A flight that was abandoned and ended well all the same may find that a later one was faster.
+	other := s.chunks[f.key]
+	keep := !f.dropped && !s.closed && (other == nil || other.refs.Load() <= 0)
+	refs := len(f.waiters)
+	if keep {
+		refs++
+	}
+	ch.refs.Store(int32(refs))
+	if !f.demanded && f.unread {
+		f.unread = false // the chunk is counted from here on
+	} else {
+		ch.uses.Store(1)
+	}
+	c.mu.Lock()
+	c.reserved -= c.arena.size(p)
+	switch {
+	case keep:
+		c.admitLocked(ch)
+		c.wakeFirstLocked() // read-ahead lands evictable
+	case refs == 0:
+		c.endLocked(ch)
+	}
+	c.mu.Unlock()
+	if keep {
+		s.chunks[f.key] = ch
+	}
+	for _, w := range f.waiters {
+		w.result <- result{chunk: ch, outcome: f.outcomeLocked(w, loaded)}
+	}
+	f.endLocked()
+	s.mu.Unlock()
+	if keep {
+		c.trimWindow()
+	}
+}
+
+// fail tells everybody who still waits.
+func (f *flight) fail(loaded Loaded, err error) {
+	f.shard.mu.Lock()
+	if f.shard.closed {
+		err = ErrClosed
+	}
+	for _, w := range f.waiters {
+		if err == ErrNoSlab {
+			f.cache.metrics.noSlab.Inc()
+		}
+		w.result <- result{outcome: f.outcomeLocked(w, loaded), err: err}
+	}
+	f.endLocked()
+	f.shard.mu.Unlock()
+}
+
+func (f *flight) outcomeLocked(w *waiter, loaded Loaded) Outcome {
+	if w == f.leader {
+		return Outcome{Level: Miss, Loaded: loaded}
+	}
+	return Outcome{Level: Joined}
+}
+
+// endLocked takes the flight out of the table. Nobody can join it any more.
+func (f *flight) endLocked() {
+	if f.over {
+		return
+	}
+	f.over = true
+	f.waiters, f.leader = nil, nil
+	if f.shard.flights[f.key] == f {
+		delete(f.shard.flights, f.key)
+	}
+	for _, stop := range f.unfollow {
+		stop()
+	}
+	f.unfollow = nil
+	if f.unread {
+		f.unread = false
+		f.cache.unread.Add(-1)
+	}
+	f.cache.flights.Add(-1)
+}
+
+// abandonLocked ends a flight that nobody wants, if it has not begun.
+func (f *flight) abandonLocked() {
+	if !f.over && len(f.waiters) == 0 && f.followers == 0 && (f.starved || f.queued) {
+		f.endLocked()
+		f.cancel()
+	}
+}
+
+// joinLocked adds a waiter.
+func (f *flight) joinLocked(w *waiter) {
+	f.waiters = append(f.waiters, w)
+	f.demanded = true
+}
+
+// dismissLocked removes a waiter; false when it has been answered already.
+func (f *flight) dismissLocked(w *waiter) bool {
+	i := slices.Index(f.waiters, w)
+	if i < 0 {
+		return false
+	}
+	f.waiters = slices.Delete(f.waiters, i, i+1)
+	if f.leader == w {
+		f.leader = nil
+	}
+	return true
+}
+
+// followLocked keeps the flight wanted until ctx ends.
+func (f *flight) followLocked(ctx context.Context) {
+	f.followers++
+	if ctx.Done() == nil {
+		return
+	}
+	f.unfollow = append(f.unfollow, context.AfterFunc(ctx, func() {
+		f.shard.mu.Lock()
+		f.followers--
+		f.abandonLocked()
+		f.shard.mu.Unlock()
+	}))
+}

@@ -1,0 +1,85 @@
+package cache
+
+// list is an order of chunks by warmth. Cache.mu guards it and the links.
+type list struct {
+	warmest, coldest *Chunk
+	n                int
+	bytes            int64
+}
+
+func (l *list) add(ch *Chunk, size int64) {
+	l.link(ch)
+	l.n++
+	l.bytes += size
+}
+
+func (l *list) remove(ch *Chunk, size int64) {
+	l.unlink(ch)
+	l.n--
+	l.bytes -= size
+}
+
+func (l *list) warm(ch *Chunk) {
+	l.unlink(ch)
+	l.link(ch)
+}
+
+func (l *list) link(ch *Chunk) {
+	ch.warmer, ch.colder = nil, l.warmest
+	if l.warmest != nil {
+		l.warmest.warmer = ch
+	} else {
+		l.coldest = ch
+	}
+	l.warmest = ch
+}
+
+func (l *list) unlink(ch *Chunk) {
+	if ch.warmer != nil {
+		ch.warmer.colder = ch.colder
+	} else {
+		l.warmest = ch.colder
+	}
+	if ch.colder != nil {
+		ch.colder.warmer = ch.warmer
+	} else {
+		l.coldest = ch.warmer
+	}
+	ch.warmer, ch.colder = nil, nil
+}
+
+// segmentKey names a segment.
+type segmentKey struct {
+	topic     [16]byte
+	segment   [16]byte
+	partition int32
+}
+
+func (k Key) ofSegment() segmentKey { return segmentKey{k.Topic, k.Segment, k.Partition} }
+
+// segments finds the cached chunks of a segment without a look at all the others. Cache.mu guards it.
+type segments map[segmentKey]*Chunk
+
+func (s segments) add(ch *Chunk) {
+	k := ch.key.ofSegment()
+	ch.elder, ch.sibling = nil, s[k]
+	if ch.sibling != nil {
+		ch.sibling.elder = ch
+	}
+	s[k] = ch
+}
+
+func (s segments) remove(ch *Chunk) {
+	if ch.sibling != nil {
+		ch.sibling.elder = ch.elder
+	}
+	switch {
+	case ch.elder != nil:
+		ch.elder.sibling = ch.sibling
+	case ch.sibling != nil:
+		s[ch.key.ofSegment()] = ch.sibling
+	default:
+		delete(s, ch.key.ofSegment())
+	}
+	ch.elder, ch.sibling = nil, nil
+}

@@ -1,0 +1,81 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+)
+
+// Key names a chunk: which segment (topic id, partition, segment id: identity, never a name, so that a topic deleted and
+// created again shares nothing) and which piece of it.
+type Key struct {
+	Topic     [16]byte
+	Segment   [16]byte
+	Partition int32
+	Chunk     int32
+}
+
+// String shows the key for people.
+func (k Key) String() string {
+	return fmt.Sprintf("%x/%d/%x#%d", k.Topic, k.Partition, k.Segment, k.Chunk)
+}
+
+// Source loads chunks. A value stands for one segment and is shared by its chunks; it must stay valid after the request
+// that brought it. Called concurrently.
+type Source interface {
+	// LoadChunk fills all of dst with the log bytes [off, off+len(dst)), or fails. It must not touch dst after it returned.
+	// ctx is the flight's, not a request's. urgency Ahead means that nobody waits yet.
+	// A Source that queues for its turn says so with Queued.
+	LoadChunk(ctx context.Context, off int64, dst []byte, urgency Urgency) (Loaded, error)
+}
+
+// Urgency says who waits for a load.
+type Urgency uint8
+
+const (
+	Interactive Urgency = iota // a client that reads now
+	Bulk                       // a backfill
+	Ahead                      // nobody yet
+)
+
+// Loaded is what a load took.
+type Loaded struct {
+	Requests int   // of the store
+	Bytes    int64 // from the store
+}
+
+// Request asks for a chunk. Off and Len are the same in every request with the same Key.
+type Request struct {
+	Key     Key
+	Off     int64 // position of the chunk's first byte in the log
+	Len     int   // bytes, 1 to Config.Chunk
+	Source  Source
+	Urgency Urgency
+}
+
+// Outcome says where a chunk came from.
+type Outcome struct {
+	Level  Level
+	Loaded Loaded // only for the caller whose flight it was, also when it failed
+}
+
+// Level is where a chunk came from.
+type Level uint8
+
+const (
+	Mem    Level = iota // it was in memory
+	Miss                // this caller's flight fetched it
+	Joined              // somebody else's flight did
+)
+
+// check refuses what no chunk can satisfy.
+func (r *Request) check(limit int) error {
+	switch {
+	case r.Source == nil:
+		return &Error{Kind: BadRequest, Key: r.Key, Err: fmt.Errorf("no source")}
+	case r.Len < 1 || r.Len > limit:
+		return &Error{Kind: BadRequest, Key: r.Key, Err: fmt.Errorf("length %d is not within 1 and %d", r.Len, limit)}
+	case r.Off < 0:
+		return &Error{Kind: BadRequest, Key: r.Key, Err: fmt.Errorf("negative position %d", r.Off)}
+	}
+	return nil
+}

@@ -1,0 +1,422 @@
+package readahead
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldtap/cache"
+	"coldtap/internal/invariants"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	chunkLen   = 1024
+	perSegment = 10
+)
+
+// history is a topic's log: segments of ten chunks, the last chunk of each shorter. Every chunk starts with its number.
+type history struct {
+	mu       sync.Mutex
+	loads    map[int]int
+	queueing bool
+	waiting  chan *load // when set, each load waits there
+	delay    time.Duration
+}
+
+type load struct {
+	n       int
+	urgency cache.Urgency
+	ctx     context.Context
+	begun   func()
+	verdict chan error
+}
+
+type segmentLog struct {
+	h       *history
+	topic   byte
+	segment int
+}
+
+func (s segmentLog) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cache.Urgency) (cache.Loaded, error) {
+	n := s.segment*perSegment + int(off/chunkLen)
+	s.h.mu.Lock()
+	if s.h.loads == nil {
+		s.h.loads = map[int]int{}
+	}
+	s.h.loads[int(s.topic)<<20|n]++
+	s.h.mu.Unlock()
+	time.Sleep(s.h.delay)
+	if s.h.waiting != nil {
+		l := &load{n: n, urgency: urgency, ctx: ctx, begun: func() {}, verdict: make(chan error, 1)}
+		if s.h.queueing {
+			l.begun = cache.Queued(ctx)
+		}
+		s.h.waiting <- l
+		select {
+		case err := <-l.verdict:
+			if err != nil {
+				return cache.Loaded{}, err
+			}
+		case <-ctx.Done():
+			return cache.Loaded{}, ctx.Err()
+		}
+	}
+	clear(dst)
+	binary.LittleEndian.PutUint32(dst, uint32(n))
+	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+}
+
+func (h *history) total() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := 0
+	for _, n := range h.loads {
+		sum += n
+	}
+	return sum
+}
+
+// run is a Sequence over [first, end) of a topic's chunks.
+type run struct {
+	h          *history
+	topic      byte
+	first, end int
+}
+
+func (r run) At(n int) (cache.Request, bool) {
+	n += r.first
+	if n >= r.end || n < 0 {
+		return cache.Request{}, false
+	}
+	seg, chunk := n/perSegment, n%perSegment
+	key := cache.Key{Chunk: int32(chunk)}
+	key.Topic[0] = r.topic
+	binary.LittleEndian.PutUint32(key.Segment[:], uint32(seg))
+	length := chunkLen
+	if chunk == perSegment-1 {
+		length = chunkLen / 2
+	}
+	return cache.Request{Key: key, Off: int64(chunk) * chunkLen, Len: length, Source: segmentLog{r.h, r.topic, seg}}, true
+}
+
+func open(t *testing.T, slabs int) *cache.Cache {
+	t.Helper()
+	c, err := cache.New(cache.Config{Memory: int64(slabs) * chunkLen, Chunk: chunkLen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if n := c.SlabsInUse(); n != 0 {
+			t.Errorf("%d slabs in use after Close", n)
+		}
+	})
+	return c
+}
+
+// step reads chunk n of a session that started at first.
+func step(s *Session, first, n int) (cache.Outcome, error) {
+	ch, outcome, err := s.Chunk(context.Background(), n, false)
+	if err != nil {
+		return outcome, err
+	}
+	defer ch.Release()
+	if got := int(binary.LittleEndian.Uint32(ch.Bytes())); got != first+n {
+		return outcome, fmt.Errorf("asked for chunk %d, got %d", first+n, got)
+	}
+	return outcome, nil
+}
+
+// urgencies collects the loads that have begun, by chunk.
+func (h *history) urgencies() map[int]*load {
+	synctest.Wait()
+	begun := map[int]*load{}
+	for {
+		select {
+		case l := <-h.waiting:
+			begun[l.n] = l
+		default:
+			return begun
+		}
+	}
+}
+
+func newGated() *history { return &history{waiting: make(chan *load, 100)} }
+
+func TestWindowLoadsBesideTheChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 16), newGated()
+		defer c.Close(context.Background())
+		r := New(c, Config{})
+		var s Session
+		r.Start(&s, run{h, 1, 8, 100})
+		defer s.Close()
+		done := make(chan error)
+		go func() { _, err := step(&s, 8, 0); done <- err }()
+		// Chunks 8 and 9 end a segment; 10 begins the next.
+		begun := h.urgencies()
+		if len(begun) != 3 || begun[8] == nil || begun[9] == nil || begun[10] == nil {
+			t.Fatalf("in flight: %v", begun)
+		}
+		if begun[8].urgency != cache.Interactive || begun[9].urgency != cache.Ahead || begun[10].urgency != cache.Ahead {
+			t.Error("wrong urgencies")
+		}
+		for _, l := range begun {
+			l.verdict <- nil
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		// A hit moves the window on.
+		if o, err := step(&s, 8, 1); err != nil || o.Level != cache.Mem {
+			t.Fatalf("%+v %v", o, err)
+		}
+		begun = h.urgencies()
+		if len(begun) != 1 || begun[11] == nil {
+			t.Fatalf("in flight: %v", begun)
+		}
+		begun[11].verdict <- nil
+	})
+}
+
+func TestReadAheadEndsWithTheSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 16), &history{}
+		defer c.Close(context.Background())
+		var s Session
+		New(c, Config{Window: 5}).Start(&s, run{h, 1, 7, 10})
+		defer s.Close()
+		for n := range 3 {
+			if _, err := step(&s, 7, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if h.total() != 3 {
+			t.Errorf("%d loads of a sequence of 3", h.total())
+		}
+		if _, err := step(&s, 7, 3); !errors.Is(err, ErrEnd) {
+			t.Errorf("beyond the end: %v", err)
+		}
+	})
+}
+
+// A scan of ten times the memory loads each chunk once: the figure the object store's bill depends on.
+func TestScanLoadsEachChunkOnce(t *testing.T) {
+	for _, window := range []int{-1, 1, 2, 4} {
+		t.Run(fmt.Sprint(window), func(t *testing.T) {
+			c, h := open(t, 16), &history{}
+			var s Session
+			New(c, Config{Window: window}).Start(&s, run{h, 1, 0, 160})
+			defer s.Close()
+			for n := range 160 {
+				if _, err := step(&s, 0, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if h.total() != 160 {
+				t.Errorf("%d loads of 160 chunks", h.total())
+			}
+		})
+	}
+}
+
+// Sessions that read different things in a memory that holds little more than their windows don't push out each other's
+// read-ahead.
+func TestSessionsShareASmallMemory(t *testing.T) {
+	for _, sessions := range []int{4, 8, 12} {
+		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, h := open(t, 16), &history{delay: 10 * time.Millisecond}
+				defer c.Close(context.Background())
+				r := New(c, Config{})
+				var wg sync.WaitGroup
+				for n := range sessions {
+					wg.Go(func() {
+						var s Session
+						r.Start(&s, run{h, byte(n), 0, 100})
+						defer s.Close()
+						for i := range 100 {
+							if _, err := step(&s, 0, i); err != nil {
+								t.Error(err)
+							}
+							time.Sleep(time.Duration(n+1) * time.Millisecond)
+						}
+					})
+				}
+				wg.Wait()
+				if total, chunks := h.total(), sessions*100; float64(total) > 1.02*float64(chunks) {
+					t.Errorf("%d loads of %d chunks", total, chunks)
+				}
+			})
+		})
+	}
+}
+
+func TestHundredReadersLoadEachChunkOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 64), &history{delay: 10 * time.Millisecond}
+		defer c.Close(context.Background())
+		r := New(c, Config{})
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				var s Session
+				r.Start(&s, run{h, 1, 0, 200})
+				defer s.Close()
+				for n := range 200 {
+					if _, err := step(&s, 0, n); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if h.total() != 200 {
+			t.Errorf("%d loads of 200 chunks by 100 readers", h.total())
+		}
+	})
+}
+
+func TestCloseDropsWhatQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 16), newGated()
+		defer c.Close(context.Background())
+		h.queueing = true
+		r := New(c, Config{})
+		var s Session
+		r.Start(&s, run{h, 1, 0, 100})
+		done := make(chan error)
+		go func() { _, err := step(&s, 0, 0); done <- err }()
+		loads := h.urgencies()
+		loads[0].begun()
+		loads[0].verdict <- nil
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		loads[1].begun()
+		s.Close()
+		synctest.Wait()
+		if loads[1].ctx.Err() != nil {
+			t.Error("read-ahead that the store had begun was thrown away")
+		}
+		if loads[2].ctx.Err() == nil {
+			t.Error("read-ahead of a closed session still queues")
+		}
+		loads[1].verdict <- nil
+		s.Close()
+		// The session serves the next reader.
+		h.queueing = false
+		r.Start(&s, run{h, 2, 50, 51})
+		go func() { _, err := step(&s, 50, 0); done <- err }()
+		h.urgencies()[50].verdict <- nil
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+}
+
+func TestHoldingDoesNotWait(t *testing.T) {
+	c, h := open(t, 4), &history{}
+	var s Session
+	New(c, Config{Window: -1}).Start(&s, run{h, 1, 0, 100})
+	defer s.Close()
+	var held []*cache.Chunk
+	for n := range 4 {
+		ch, _, err := s.Chunk(context.Background(), n, len(held) > 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, ch)
+	}
+	if _, _, err := s.Chunk(context.Background(), 4, true); !errors.Is(err, cache.ErrNoSlab) {
+		t.Errorf("with the memory full of held chunks: %v", err)
+	}
+	for _, ch := range held {
+		ch.Release()
+	}
+	if _, err := step(&s, 0, 4); err != nil {
+		t.Error(err)
+	}
+}
+
+// Jumps, in both directions, cost read-ahead, not correctness, and the window follows.
+func TestJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 64), &history{}
+		defer c.Close(context.Background())
+		var s Session
+		New(c, Config{}).Start(&s, run{h, 1, 0, 100})
+		defer s.Close()
+		for _, n := range []int{0, 50, 20, 21, 90} {
+			if _, err := step(&s, 0, n); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for i := n + 1; i <= n+2; i++ {
+				if r, _ := (run{h, 1, 0, 100}).At(i); !c.Contains(r.Key) {
+					t.Errorf("after chunk %d, chunk %d is not there", n, i)
+				}
+			}
+		}
+	})
+}
+
+// fixed is a Sequence that allocates nothing, unlike run.
+type fixed []cache.Request
+
+func (f fixed) At(n int) (cache.Request, bool) {
+	if n < 0 || n >= len(f) {
+		return cache.Request{}, false
+	}
+	return f[n], true
+}
+
+func TestHitsAllocateNothing(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("with the race detector sync.Pool forgets at random, and ristretto counts look-ups in one")
+	}
+	c, h := open(t, 64), &history{}
+	r := New(c, Config{})
+	var requests fixed
+	for n := range 20 {
+		request, _ := run{h, 1, 0, 20}.At(n)
+		requests = append(requests, request)
+	}
+	var seq Sequence = requests
+	var s Session
+	r.Start(&s, seq)
+	for n := range 20 {
+		if _, err := step(&s, 0, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		r.Start(&s, seq)
+		for n := range 20 {
+			ch, _, err := s.Chunk(ctx, n, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ch.Release()
+		}
+		s.Close()
+	}); n > 1 { // ristretto starts a new buffer every 64 look-ups
+		t.Errorf("%v allocations for 20 chunks in memory", n)
+	}
+}
