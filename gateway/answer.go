@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// blockSizes are the lengths of the blocks that an answer grows by: small answers stay small, large ones take few
+// blocks, and growing never copies.
+var blockSizes = [...]int{16 << 10, 64 << 10, 256 << 10, 1 << 20}
+
+// block is a piece of an answer's memory, pooled when it has one of the usual sizes.
+type block struct{ b []byte }
+
+var blockPools [len(blockSizes)]sync.Pool
+
+func newBlock(size int) *block {
+	for i, s := range blockSizes {
+		if s == size {
+			if b, ok := blockPools[i].Get().(*block); ok {
+				return b
+			}
+		}
+	}
+	return &block{make([]byte, 0, size)}
+}
+
+func (b *block) free() {
+	for i, s := range blockSizes {
+		if s == cap(b.b) {
+			b.b = b.b[:0]
+			blockPools[i].Put(b)
+		}
+	}
+}
+
+// answer is a JSON body that is whole before its status line, in blocks that are reserved from the decode budget
+// before they are allocated and given back as they are written.
+type answer struct {
+	x      *exchange
+	st     stream // what it is built from, until it is
+	head   []byte // written first, though it is known last
+	blocks []*block
+	size   int // of head and blocks
+	holds  int64
+}
+
+var answers = sync.Pool{New: func() any { return new(answer) }}
+
+func (x *exchange) newAnswer() *answer {
+	a := answers.Get().(*answer)
+	a.x = x
+	x.owned = a
+	return a
+}
+
+// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. A client that has
+// stalled over such memory is cut when there is none.
+func (x *exchange) reserve(n int64) error {
+	budget := x.srv.decode
+	if budget.TryAcquire(n) {
+		return nil
+	}
+	if n > budget.Size() {
+		return newProblem(codeDamaged, "a record takes %d bytes as JSON, above limits.decode_memory (%d); read it as %s", n, budget.Size(), formats[formatBatches].mediaType)
+	}
+	x.srv.clients.cutLongest(decodeMemory)
+	ctx, cancel := context.WithTimeout(x.ctx, x.patience())
+	defer cancel()
+	x.enter(phaseWaiting)
+	err := budget.Acquire(ctx, n)
+	x.enter(phaseBusy)
+	if err != nil {
+		if x.ctx.Err() != nil {
+			return x.ctx.Err()
+		}
+		return memoryBusy()
+	}
+	return nil
+}
+
+// patience is how long the request may wait for memory.
+func (x *exchange) patience() time.Duration {
+	if x.req.Timeout > 0 {
+		return x.req.Timeout
+	}
+	return defaultTimeout
+}
+
+// last gives the block with room for n more bytes, which the caller appends to by setting its b. The first block may
+// be waited for; later ones are had at once or refused (ok false), since waiting for memory while holding some could
+// leave everybody waiting.
+func (a *answer) last(n int) (b *block, ok bool, err error) {
+	if len(a.blocks) > 0 {
+		b = a.blocks[len(a.blocks)-1]
+		if cap(b.b)-len(b.b) >= n {
+			return b, true, nil
+		}
+	}
+	size := blockSizes[min(len(a.blocks), len(blockSizes)-1)]
+	for i := 0; size < n && i < len(blockSizes); i++ {
+		size = max(size, blockSizes[i])
+	}
+	size = max(size, n)
+	if len(a.blocks) == 0 {
+		if err := a.x.reserve(int64(size)); err != nil {
+			return nil, false, err
+		}
+	} else if !a.x.srv.decode.TryAcquire(int64(size)) {
+		return nil, false, nil
+	}
+	a.holds += int64(size)
+	b = newBlock(size)
+	a.blocks = append(a.blocks, b)
+	return b, true, nil
+}
+
+// append adds what fn appends, at most n bytes. For listings, which cannot stop halfway.
+func (a *answer) append(n int, fn func(dst []byte) []byte) error {
+	b, ok, err := a.last(n)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return memoryBusy()
+	}
+	b.b = fn(b.b)
+	return nil
+}
+
+// pressed says that the budget is nearly used up, so that an answer with something in it had better stop.
+func (a *answer) pressed() bool {
+	budget := a.x.srv.decode
+	return budget.InUse() > budget.Size()/4*3
+}
+
+// length is how many bytes the blocks hold.
+func (a *answer) length() int {
+	n := 0
+	for _, b := range a.blocks {
+		n += len(b.b)
+	}
+	return n
+}
+
+// send makes the answer the response's body. It belongs to fasthttp from then on.
+func (a *answer) send() {
+	a.size = len(a.head) + a.length()
+	a.x.holds.Store(uint32(decodeMemory))
+	a.x.out.declare(a, int64(a.size))
+}
+
+func (a *answer) Read([]byte) (int, error)  { return 0, errNeverRead }
+func (a *answer) SupportsBodyWriteTo() bool { return true }
+
+func (a *answer) WriteTo(to io.Writer) (written int64, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			a.x.notePanic(cause)
+			err = errors.New("panic while writing a body")
+		}
+	}()
+	a.x.out.begin(to)
+	if err := a.x.out.write(a.head); err != nil {
+		return 0, err
+	}
+	for i, b := range a.blocks {
+		if err := a.x.out.write(b.b); err != nil {
+			return 0, err
+		}
+		a.drop(i)
+	}
+	return int64(a.size), nil
+}
+
+func (a *answer) drop(i int) {
+	b := a.blocks[i]
+	if b == nil {
+		return
+	}
+	a.blocks[i] = nil
+	size := int64(cap(b.b))
+	b.free()
+	a.holds -= size
+	a.x.srv.decode.Release(size)
+}
+
+// closeStream ends the reading: what the answer shows is in its blocks.
+func (a *answer) closeStream() {
+	if a.st != nil {
+		a.x.requests = a.st.Stats().StoreRequests
+		a.st.Close()
+		a.st = nil
+	}
+}
+
+// Close gives all memory back, whether the answer was written or not.
+func (a *answer) Close() error {
+	a.closeStream()
+	for i := range a.blocks {
+		a.drop(i)
+	}
+	x := a.x
+	x.srv.decode.Release(a.holds) // what was reserved for the head
+	*a = answer{head: a.head[:0], blocks: a.blocks[:0]}
+	if cap(a.head) > blockSizes[0] {
+		a.head = nil
+	}
+	answers.Put(a)
+	x.bodyClosed()
+	return nil
+}

@@ -1,0 +1,214 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"coldtap/fetch"
+
+	"github.com/valyala/fasthttp"
+)
+
+// body streams bytes from pinned chunks to the socket: raw batches and segment files. It pins only what it has not
+// written yet.
+type body struct {
+	x    *exchange
+	src  pieces
+	st   stream // the same as src for records, nil for a file
+	held [maxPieces]piece
+	n    int
+	left int64 // bytes still owed of a declared length, -1: length unknown
+	all  bool  // what is held is all there is
+}
+
+// bodyStream is what fasthttp asks of a body, and what closeDelimited does.
+type bodyStream interface {
+	io.Reader
+	fasthttp.BodyWriterTo
+	io.Closer
+}
+
+var errNeverRead = errors.New("a body is written, never read")
+
+func (b *body) reset(x *exchange, src pieces, st stream) {
+	*b = body{x: x, src: src, st: st, left: -1}
+}
+
+// first pulls the first piece, so that what fails before the first byte is an error with a proper status.
+func (b *body) first(ctx context.Context) error {
+	b.x.enter(phaseWaiting)
+	p, err := b.src.next(ctx, 0)
+	b.x.enter(phaseBusy)
+	if err != nil {
+		return err
+	}
+	b.hold(p)
+	return nil
+}
+
+func (b *body) hold(p piece) {
+	b.x.holds.Store(uint32(chunkMemory))
+	b.held[b.n] = p
+	b.n++
+}
+
+// collect pins pieces of a record stream until it has seen the end or enough bytes. all true: the answer is size
+// bytes. An error behind the first whole batch ends the answer there, cleanly, and cutShort is true: the client makes
+// progress, and the next request meets the error by itself. So does memory pressure while it waits (hurryUp), since
+// readers that wait for chunks while they hold some could wait for each other.
+func (b *body) collect(ctx context.Context, enough int64) (size int64, cutShort bool, err error) {
+	wholeN, wholeSize, wholeOffset := 0, int64(0), b.st.StartOffset() // as far as pieces end with a whole batch
+	for b.n < maxPieces && size < enough {
+		if wholeN > 0 {
+			b.x.enter(phaseAhead)
+		} else {
+			b.x.enter(phaseWaiting)
+		}
+		p, err := b.src.next(ctx, b.n)
+		hurried := b.x.enter(phaseBusy) == phaseHurried
+		if err == io.EOF {
+			b.all = true
+			return size, false, nil
+		}
+		if err == nil {
+			b.hold(p)
+			size += int64(len(p.Bytes()))
+			if next := b.st.NextOffset(); next > wholeOffset {
+				wholeN, wholeSize, wholeOffset = b.n, size, next
+			}
+		}
+		if err == nil && !hurried {
+			continue
+		}
+		if wholeN == 0 || !hurried && problemOf(err).gone {
+			return 0, false, err
+		}
+		for b.n > wholeN {
+			b.n--
+			b.held[b.n].Release()
+			b.held[b.n] = nil
+		}
+		b.all = true
+		return wholeSize, true, nil
+	}
+	return size, false, nil
+}
+
+func (b *body) Read([]byte) (int, error)  { return 0, errNeverRead }
+func (b *body) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo writes the body, releasing each piece as soon as it is written.
+func (b *body) WriteTo(to io.Writer) (written int64, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			b.x.notePanic(cause)
+			err = errors.New("panic while writing a body")
+		}
+		if err != nil {
+			b.x.out.abort()
+		}
+	}()
+	b.x.out.begin(to)
+	for i := range b.n {
+		n, err := b.writePiece(b.held[i])
+		b.held[i] = nil
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	for !b.all {
+		b.x.enter(phaseWaiting)
+		p, err := b.src.next(b.x.ctx, 0)
+		b.x.enter(phaseBusy)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			b.x.noteBroken(err)
+			return written, err
+		}
+		n, err := b.writePiece(p)
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	if b.left > 0 {
+		err := fmt.Errorf("the body is %d bytes short of its declared length", b.left)
+		b.x.noteBroken(err)
+		return written, err
+	}
+	if b.st != nil && b.x.out.framing == framedByChunks {
+		b.x.setProgress(progressOf(b.st))
+	}
+	return written, nil
+}
+
+func (b *body) writePiece(p piece) (int64, error) {
+	defer p.Release()
+	bytes := p.Bytes()
+	if b.left >= 0 {
+		if int64(len(bytes)) > b.left {
+			err := fmt.Errorf("the body is longer than its declared length")
+			b.x.noteBroken(err)
+			return 0, err
+		}
+		b.left -= int64(len(bytes))
+	}
+	if err := b.x.out.write(bytes); err != nil {
+		return 0, err
+	}
+	return int64(len(bytes)), nil
+}
+
+// Close releases what was not written.
+func (b *body) Close() error {
+	for i, p := range b.held {
+		if p != nil {
+			p.Release()
+			b.held[i] = nil
+		}
+	}
+	if b.st != nil {
+		b.x.requests = b.st.Stats().StoreRequests
+	}
+	b.src.Close()
+	b.x.bodyClosed()
+	return nil
+}
+
+// progress is where an answer stopped and why.
+type progress struct {
+	next    int64
+	end     fetch.EndReason
+	decided int64 // for undecided, else -1
+}
+
+// progressOf is valid after the stream has given io.EOF.
+func progressOf(st stream) progress {
+	end, decided := st.End()
+	return progress{st.NextOffset(), end, decided}
+}
+
+// limitAt is the progress of an answer that is stopped here, not by the stream.
+func limitAt(next int64) progress { return progress{next, fetch.EndLimit, -1} }
+
+// setProgress sets the fields that tell it, as headers or, when they were announced as such, as trailers.
+func (x *exchange) setProgress(p progress) {
+	h := &x.resp.Header
+	h.SetBytesV("X-Kafka-Next-Offset", x.decimal(p.next))
+	h.Set("X-Kafka-End", p.end.String())
+	if p.end == fetch.EndUndecided && p.decided >= 0 {
+		h.SetBytesV("X-Kafka-Decided-End-Offset", x.decimal(p.decided))
+	}
+}
+
+// announceProgress makes the same fields trailers.
+func (x *exchange) announceProgress() {
+	x.trailer("X-Kafka-Next-Offset")
+	x.trailer("X-Kafka-End")
+	x.trailer("X-Kafka-Decided-End-Offset")
+}

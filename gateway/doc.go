@@ -1,0 +1,20 @@
+// Package gateway is the HTTP side of coldtap: the data plane, which gives out records, offsets, listings and segment
+// files, and the admin plane with metrics, health and profiles. It reaches everything through fetch.
+//
+// The data plane runs on fasthttp because of the control it gives over how a body is written. Chunk bytes go from the
+// cache's slab to the socket in slices of up to 1 MiB without a copy, and stay pinned until they are written; the write
+// deadline is set anew for each slice, so that only a client that takes nothing is cut, not one that is slow. The admin
+// plane runs on net/http and a port of its own, where data connections cannot starve it.
+//
+// Invariants:
+//   - an answer that fails before its first byte has a proper status, since the first piece of data is there before
+//     the status line is; one that breaks later ends visibly: no final chunk, a reset, or an error line in ndjson;
+//   - a declared length is met exactly or the connection is closed;
+//   - JSON is built before the status line, in memory reserved from the decode budget before it is allocated, and given
+//     back when written;
+//   - a request never waits for memory while it holds some of the same kind, except bounded by its own timeout;
+//   - fasthttp's context is never kept or passed on: requests have contexts of their own, cancelled when the client is
+//     gone, cut or out-drained.
+//
+// Non-goals: compression of answers (batches are compressed already, and it would break ranges), HTTP/2, writes.
+package gateway

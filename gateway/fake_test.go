@@ -1,0 +1,194 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"coldtap/fetch"
+	"coldtap/segment"
+)
+
+// fakeService scripts fetch: each answer is what the test puts there.
+type fakeService struct {
+	open      func(ctx context.Context, req *fetch.Request) (stream, error)
+	openFile  func(seg, name string) (file, error)
+	timed     fetch.TimedOffset
+	topics    []string
+	topic     fetch.TopicInfo
+	partition fetch.PartitionInfo
+	segments  []fetch.SegmentInfo
+	err       error
+	mu        sync.Mutex
+	asked     fetch.Request // the last request opened
+	internal  bool
+	all       bool
+	at        int64
+}
+
+func (f *fakeService) Open(ctx context.Context, req *fetch.Request) (stream, error) {
+	f.mu.Lock()
+	f.asked = *req
+	f.mu.Unlock()
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.open(ctx, req)
+}
+
+func (f *fakeService) OpenFile(_ context.Context, _ string, _ segment.UUID, _ int32, seg, name string) (file, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.openFile(seg, name)
+}
+
+func (f *fakeService) OffsetForTime(_ context.Context, _ string, _ segment.UUID, _ int32, ts int64, iso fetch.Isolation) (fetch.TimedOffset, error) {
+	f.at, f.asked.Isolation = ts, iso
+	return f.timed, f.err
+}
+func (f *fakeService) Topics(internal bool) ([]string, error) {
+	f.internal = internal
+	return f.topics, f.err
+}
+func (f *fakeService) Topic(name string, id segment.UUID) (fetch.TopicInfo, error) {
+	f.asked.Topic, f.asked.TopicID = name, id
+	return f.topic, f.err
+}
+func (f *fakeService) Partition(topic string, _ segment.UUID, partition int32) (fetch.PartitionInfo, error) {
+	f.asked.Topic, f.asked.Partition = topic, partition
+	return f.partition, f.err
+}
+func (f *fakeService) Segments(_ string, _ segment.UUID, _ int32, all bool) ([]fetch.SegmentInfo, error) {
+	f.all = all
+	return f.segments, f.err
+}
+func (f *fakeService) Ready() error { return f.err }
+
+// fakeRun is one piece, or the error in its place.
+type fakeRun struct {
+	data []byte
+	next int64 // NextOffset behind it
+	err  error
+	do   func(ctx context.Context) // before it is given
+}
+
+// fakeRecord is one record, or the error in its place.
+type fakeRecord struct {
+	rec  segment.Record
+	last bool // of its batch: the next one needs I/O
+	err  error
+	do   func(ctx context.Context)
+}
+
+type fakeStream struct {
+	start, reached int64
+	runs           []fakeRun
+	records        []fakeRecord
+	end            fetch.EndReason
+	decided        int64
+	buffered       bool
+	pinned         *atomic.Int64 // pieces not released
+	closed         *atomic.Int64
+}
+
+type fakePiece struct {
+	data   []byte
+	pinned *atomic.Int64
+}
+
+func (p *fakePiece) Bytes() []byte { return p.data }
+func (p *fakePiece) Release()      { p.pinned.Add(-1) }
+
+func (s *fakeStream) NextRecord(ctx context.Context, rec *segment.Record) error {
+	if len(s.records) == 0 {
+		return io.EOF
+	}
+	r := &s.records[0]
+	s.records = s.records[1:]
+	if r.do != nil {
+		r.do(ctx)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r.err != nil {
+		return r.err
+	}
+	*rec = r.rec
+	s.reached = rec.Offset + 1
+	s.buffered = !r.last && len(s.records) > 0
+	return nil
+}
+
+func (s *fakeStream) Buffered() bool    { return s.buffered }
+func (s *fakeStream) NextOffset() int64 { return s.reached }
+func (s *fakeStream) End() (fetch.EndReason, int64) {
+	if s.end != fetch.EndUndecided {
+		return s.end, -1
+	}
+	return s.end, s.decided
+}
+func (s *fakeStream) Bounds() fetch.Bounds {
+	return fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 1000, LastStable: -1}
+}
+func (s *fakeStream) Stats() *fetch.Stats           { return &fetch.Stats{} }
+func (s *fakeStream) Topic() (string, segment.UUID) { return "orders", segment.UUID{1} }
+func (s *fakeStream) StartOffset() int64            { return s.start }
+func (s *fakeStream) Close()                        { s.closed.Add(1) }
+
+func (s *fakeStream) next(ctx context.Context, _ int) (piece, error) {
+	if len(s.runs) == 0 {
+		return nil, io.EOF
+	}
+	r := &s.runs[0]
+	s.runs = s.runs[1:]
+	if r.do != nil {
+		r.do(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	s.reached = r.next
+	s.pinned.Add(1)
+	return &fakePiece{r.data, s.pinned}, nil
+}
+
+// fakeFile is a file of a segment in pieces of at most step bytes.
+type fakeFile struct {
+	data   []byte
+	step   int
+	pinned *atomic.Int64
+	failAt int64 // a read from here on fails; 0: never
+}
+
+func (f *fakeFile) Size() int64  { return int64(len(f.data)) }
+func (f *fakeFile) ETag() string { return "id-log" }
+func (f *fakeFile) open(from, to int64) pieces {
+	return &fakeFileRange{f, from, to}
+}
+
+type fakeFileRange struct {
+	f        *fakeFile
+	from, to int64
+}
+
+func (r *fakeFileRange) Close() {}
+
+func (r *fakeFileRange) next(context.Context, int) (piece, error) {
+	if r.from == r.to {
+		return nil, io.EOF
+	}
+	if r.f.failAt > 0 && r.from >= r.f.failAt {
+		return nil, &fetch.Error{Kind: fetch.Unreachable, Position: -1, NextOffset: -1}
+	}
+	n := min(int64(r.f.step), r.to-r.from)
+	data := r.f.data[r.from : r.from+n]
+	r.from += n
+	r.f.pinned.Add(1)
+	return &fakePiece{data, r.f.pinned}, nil
+}

@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// fileNames are the files of a segment as the address names them.
+var fileNames = []string{"log", "index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"}
+
+// serveFile gives one file of a segment, whole or a range of its bytes.
+func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
+	if _, bad := x.parseOnly(ctx.URI().QueryString(), ""); bad != nil {
+		return bad
+	}
+	x.enter(phaseWaiting)
+	f, err := x.srv.service.OpenFile(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, seg, name)
+	x.enter(phaseBusy)
+	if err != nil {
+		return err
+	}
+	size, tag := f.Size(), quoted(f.ETag())
+	x.respond("application/octet-stream")
+	h := &x.resp.Header
+	h.Set("ETag", tag)
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Cache-Control", "private, no-cache")
+	request := &ctx.Request.Header
+	if list := request.Peek("If-None-Match"); len(list) > 0 && etagMatches(list, tag) {
+		x.status = fasthttp.StatusNotModified
+		x.resp.SetStatusCode(x.status)
+		return nil
+	}
+	from, to := int64(0), size
+	if header := request.Peek("Range"); len(header) > 0 && ifRangeHolds(request.Peek("If-Range"), tag) {
+		var result rangeResult
+		switch from, to, result = parseRange(header, size); result {
+		case rangeUnsatisfied:
+			p := newProblem(codeNoSuchBytes, "the file has %d bytes, none of them in the asked range", size)
+			p.size = size
+			return p
+		case rangePart:
+			x.status = fasthttp.StatusPartialContent
+			x.resp.SetStatusCode(x.status)
+			h.SetContentRange(int(from), int(to-1), int(size))
+		}
+	}
+	if x.head || from == to {
+		h.SetContentLength(int(to - from))
+		return nil
+	}
+	b := &x.body
+	b.reset(x, f.open(from, to), nil)
+	x.owned = b
+	if err := b.first(x.ctx); err != nil {
+		return err
+	}
+	b.left = to - from
+	x.out.declare(b, to-from)
+	return nil
+}
+
+// quoted makes a strong entity tag of what identifies a file's bytes.
+func quoted(tag string) string {
+	if strings.HasPrefix(tag, `"`) {
+		return tag
+	}
+	return `"` + tag + `"`
+}
+
+// ifRangeHolds says whether a Range header counts: without If-Range, or when the client has part of this very file.
+// A date never holds, since files carry none.
+func ifRangeHolds(header []byte, tag string) bool {
+	return len(header) == 0 || string(header) == tag
+}

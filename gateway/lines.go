@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"coldtap/internal/jsonenc"
+	"coldtap/segment"
+)
+
+const (
+	// lineBuffer is what an ndjson answer encodes into, reserved from the decode budget: 1,000 of them are 64 MiB.
+	lineBuffer = 64 << 10
+	// flushFrom is how full the buffer gets before it is written even though the next record is at hand.
+	flushFrom = 48 << 10
+)
+
+var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
+
+// lines streams records as ndjson. It writes whenever the next record would need I/O or decompression, so that a
+// client sees each batch as soon as it is read.
+type lines struct {
+	x        *exchange
+	st       stream
+	encoder  jsonenc.Encoder
+	record   segment.Record
+	base     *[lineBuffer]byte
+	buf      []byte
+	reserved int64
+	records  int64
+	finished bool // the last line is in buf
+}
+
+func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding) error {
+	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
+	name, _ := st.Topic()
+	l.encoder.Reset(name, x.req.Partition, encoding)
+	if err := x.reserve(lineBuffer); err != nil {
+		return err
+	}
+	x.holds.Store(uint32(chunkMemory | decodeMemory))
+	l.reserved = lineBuffer
+	l.base = lineBuffers.Get().(*[lineBuffer]byte)
+	l.buf = l.base[:0]
+	return nil
+}
+
+// start encodes what can be had without more waiting than for the first record. An error behind the first record ends
+// the answer there, as in body.collect.
+func (l *lines) start(ctx context.Context) error {
+	for !l.finished && len(l.buf) < flushFrom {
+		before := l.st.NextOffset()
+		err := l.fill(ctx)
+		if err != nil {
+			if l.records == 0 || problemOf(err).gone {
+				return err
+			}
+			l.finish(limitAt(max(before, l.st.NextOffset())))
+			return nil
+		}
+		if !l.st.Buffered() {
+			break
+		}
+	}
+	return nil
+}
+
+// fill encodes records until the next one would need waiting, the buffer is full enough, or the end.
+func (l *lines) fill(ctx context.Context) error {
+	for {
+		if !l.st.Buffered() {
+			l.x.enter(phaseWaiting)
+		}
+		err := l.st.NextRecord(ctx, &l.record)
+		l.x.enter(phaseBusy)
+		if err == io.EOF {
+			l.finish(progressOf(l.st))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.room(l.encoder.SizeBound(&l.record) + 1); err != nil {
+			return err
+		}
+		l.buf = append(l.encoder.AppendRecord(l.buf, &l.record), '\n')
+		l.records++
+		if len(l.buf) >= flushFrom || !l.st.Buffered() {
+			return nil
+		}
+	}
+}
+
+// room makes space for n more bytes, reserved first. A buffer beyond the usual size lasts until it is written.
+func (l *lines) room(n int) error {
+	if cap(l.buf)-len(l.buf) >= n {
+		return nil
+	}
+	size := len(l.buf) + n
+	if err := l.x.reserve(int64(size)); err != nil {
+		return err
+	}
+	bigger := append(make([]byte, 0, size), l.buf...)
+	l.x.srv.decode.Release(l.reserved - lineBuffer)
+	l.reserved = lineBuffer + int64(size)
+	l.buf = bigger
+	return nil
+}
+
+// finish appends the last line.
+func (l *lines) finish(p progress) {
+	l.finished = true
+	l.buf = append(l.buf, `{"end":"`...)
+	l.buf = append(l.buf, p.end.String()...)
+	l.buf = append(l.buf, `","next_offset":`...)
+	l.buf = strconv.AppendInt(l.buf, p.next, 10)
+	if p.decided >= 0 {
+		l.buf = append(l.buf, `,"decided_end_offset":`...)
+		l.buf = strconv.AppendInt(l.buf, p.decided, 10)
+	}
+	l.buf = append(l.buf, `,"records":`...)
+	l.buf = strconv.AppendInt(l.buf, l.records, 10)
+	l.buf = append(l.buf, '}', '\n')
+	l.x.setProgress(p)
+}
+
+func (l *lines) Read([]byte) (int, error)  { return 0, errNeverRead }
+func (l *lines) SupportsBodyWriteTo() bool { return true }
+
+func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			l.x.notePanic(cause)
+			err = errors.New("panic while writing a body")
+			l.x.out.abort()
+		}
+	}()
+	l.x.out.begin(to)
+	for {
+		if err := l.x.out.write(l.buf); err != nil {
+			return written, err
+		}
+		written += int64(len(l.buf))
+		l.empty()
+		if l.finished {
+			return written, nil
+		}
+		if err := l.fill(l.x.ctx); err != nil {
+			p := problemOf(err)
+			l.x.noteBroken(err)
+			if p.gone {
+				l.x.out.abort()
+				return written, err
+			}
+			p.nextOffset = l.st.NextOffset()
+			l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}', '\n')
+			l.finished = true
+		}
+	}
+}
+
+func (l *lines) empty() {
+	l.buf = l.base[:0]
+	l.x.srv.decode.Release(l.reserved - lineBuffer)
+	l.reserved = lineBuffer
+}
+
+func (l *lines) Close() error {
+	l.x.requests = l.st.Stats().StoreRequests
+	l.st.Close()
+	l.free()
+	l.x.bodyClosed()
+	return nil
+}
+
+// free gives the buffer and its reservation back.
+func (l *lines) free() {
+	if l.base == nil {
+		return
+	}
+	lineBuffers.Put(l.base)
+	l.base, l.buf = nil, nil
+	l.x.srv.decode.Release(l.reserved)
+	l.reserved = 0
+}

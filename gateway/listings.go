@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"strconv"
+
+	"coldtap/fetch"
+	"coldtap/internal/jsonenc"
+	"coldtap/segment"
+
+	"github.com/valyala/fasthttp"
+)
+
+// parseOnly reads the query of a route that knows topic_id and, when flag is not empty, one boolean.
+func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
+	q := &x.query
+	q.reset(raw)
+	for {
+		ok, err := q.next()
+		if err != nil || !ok {
+			return set, err
+		}
+		switch name := string(q.name); {
+		case name == "topic_id" && x.route != routeTopics:
+			if err = q.once("topic_id"); err == nil {
+				x.req.TopicID, err = topicID("topic_id", q.value)
+			}
+		case name == flag && flag != "":
+			if err = q.once(flag); err == nil {
+				set, err = boolean(flag, q.value)
+			}
+		default:
+			err = q.unknown()
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// fixed is room for a listing's item apart from its text: names, punctuation, numbers.
+const fixed = 512
+
+func (x *exchange) serveTopics(ctx *fasthttp.RequestCtx) error {
+	internal, bad := x.parseOnly(ctx.URI().QueryString(), "internal")
+	if bad != nil {
+		return bad
+	}
+	names, err := x.srv.service.Topics(internal)
+	if err != nil {
+		return err
+	}
+	a := x.newAnswer()
+	a.head = append(a.head, '[')
+	for i, name := range names {
+		err := a.append(len(name)*6+fixed, func(dst []byte) []byte {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			return jsonenc.AppendString(dst, name)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.sendListing(a, "]\n")
+}
+
+func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
+	if _, bad := x.parseOnly(ctx.URI().QueryString(), ""); bad != nil {
+		return bad
+	}
+	topic, err := x.srv.service.Topic(x.req.Topic, x.req.TopicID)
+	if err != nil {
+		return err
+	}
+	a := x.newAnswer()
+	a.head = jsonenc.AppendString(append(a.head, `{"name":`...), topic.Name)
+	a.head = jsonenc.AppendString(append(a.head, `,"topic_id":`...), topic.ID.String())
+	a.head = append(a.head, `,"partitions":[`...)
+	for i := range topic.Partitions {
+		p := &topic.Partitions[i]
+		err := a.append(fixed, func(dst []byte) []byte {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendInt(append(dst, `{"partition":`...), int64(p.Partition), 10)
+			dst = appendOffset(append(dst, `,"log_start_offset":`...), p.Start)
+			dst = appendOffset(append(dst, `,"local_log_start_offset":`...), p.LocalStart)
+			dst = appendOffset(append(dst, `,"tiered_end_offset":`...), p.TieredEnd)
+			dst = strconv.AppendInt(append(dst, `,"tiered_bytes":`...), p.TieredBytes, 10)
+			dst = strconv.AppendInt(append(dst, `,"segments":`...), int64(p.Segments), 10)
+			return append(dst, '}')
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.sendListing(a, "]}\n")
+}
+
+func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
+	at, level := int64(-1), fetch.ReadCommitted
+	q := &x.query
+	q.reset(ctx.URI().QueryString())
+	for {
+		ok, bad := q.next()
+		if bad == nil && !ok {
+			break
+		}
+		if bad == nil {
+			switch string(q.name) {
+			case "timestamp":
+				if bad = q.once("timestamp"); bad == nil {
+					at, bad = timestamp("timestamp", q.value)
+				}
+			case "isolation_level":
+				if bad = q.once("isolation_level"); bad == nil {
+					level, bad = isolation(q.value)
+				}
+			case "topic_id":
+				if bad = q.once("topic_id"); bad == nil {
+					x.req.TopicID, bad = topicID("topic_id", q.value)
+				}
+			default:
+				bad = q.unknown()
+			}
+		}
+		if bad != nil {
+			return bad
+		}
+	}
+	if at >= 0 {
+		return x.serveOffsetForTime(at, level)
+	}
+	p, err := x.srv.service.Partition(x.req.Topic, x.req.TopicID, x.req.Partition)
+	if err != nil {
+		return err
+	}
+	a := x.newAnswer()
+	a.head = appendOffset(append(a.head, `{"beginning_offset":`...), p.Start)
+	// Where offset=latest starts: without a cluster, the tiered end.
+	a.head = appendOffset(append(a.head, `,"end_offset":`...), p.TieredEnd)
+	a.head = appendOffset(append(a.head, `,"local_log_start_offset":`...), p.LocalStart)
+	a.head = appendOffset(append(a.head, `,"tiered_end_offset":`...), p.TieredEnd)
+	a.head = appendOffset(append(a.head, `,"last_stable_offset":`...), p.LastStable)
+	return x.sendListing(a, "}\n")
+}
+
+func (x *exchange) serveOffsetForTime(at int64, level fetch.Isolation) error {
+	x.enter(phaseWaiting)
+	found, err := x.srv.service.OffsetForTime(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, at, level)
+	x.enter(phaseBusy)
+	if err != nil {
+		return err
+	}
+	a := x.newAnswer()
+	a.head = strconv.AppendInt(append(a.head, `{"offset":`...), found.Offset, 10)
+	a.head = strconv.AppendInt(append(a.head, `,"timestamp":`...), found.Timestamp, 10)
+	a.head = strconv.AppendInt(append(a.head, `,"leader_epoch":`...), int64(found.LeaderEpoch), 10)
+	return x.sendListing(a, "}\n")
+}
+
+func (x *exchange) serveSegments(ctx *fasthttp.RequestCtx) error {
+	all, bad := x.parseOnly(ctx.URI().QueryString(), "all")
+	if bad != nil {
+		return bad
+	}
+	segments, err := x.srv.service.Segments(x.req.Topic, x.req.TopicID, x.req.Partition, all)
+	if err != nil {
+		return err
+	}
+	a := x.newAnswer()
+	a.head = append(a.head, '[')
+	for i := range segments {
+		info := &segments[i]
+		room := fixed + 64*len(info.Segment.Epochs) + 128*len(info.Files)
+		err := a.append(room, func(dst []byte) []byte {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			return appendSegment(dst, info)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.sendListing(a, "]\n")
+}
+
+func appendSegment(dst []byte, info *fetch.SegmentInfo) []byte {
+	s := info.Segment
+	dst = jsonenc.AppendString(append(dst, `{"id":`...), s.ID.String())
+	dst = strconv.AppendInt(append(dst, `,"base_offset":`...), s.BaseOffset, 10)
+	dst = strconv.AppendInt(append(dst, `,"last_offset":`...), s.EndOffset, 10)
+	dst = strconv.AppendInt(append(dst, `,"bytes":`...), s.Size, 10)
+	dst = strconv.AppendInt(append(dst, `,"max_timestamp":`...), s.MaxTimestamp, 10)
+	dst = append(dst, `,"leader_epochs":[`...)
+	for i, e := range s.Epochs {
+		dst = appendEpoch(dst, i, e)
+	}
+	dst = jsonenc.AppendString(append(dst, `],"state":`...), s.State.String())
+	dst = append(dst, `,"files":[`...)
+	for i, f := range info.Files {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonenc.AppendString(append(dst, `{"name":`...), f.Name)
+		dst = appendOffset(append(dst, `,"bytes":`...), f.Size)
+		dst = append(dst, '}')
+	}
+	return append(dst, ']', '}')
+}
+
+func appendEpoch(dst []byte, i int, e segment.EpochStart) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	dst = strconv.AppendInt(append(dst, `{"epoch":`...), int64(e.Epoch), 10)
+	dst = strconv.AppendInt(append(dst, `,"start_offset":`...), e.StartOffset, 10)
+	return append(dst, '}')
+}
+
+// sendListing ends the JSON and makes it the answer.
+func (x *exchange) sendListing(a *answer, tail string) error {
+	if len(a.blocks) == 0 {
+		a.head = append(a.head, tail...)
+	} else {
+		err := a.append(len(tail), func(dst []byte) []byte { return append(dst, tail...) })
+		if err != nil {
+			return err
+		}
+	}
+	x.respond(formats[formatJSON].mediaType)
+	a.send()
+	return nil
+}

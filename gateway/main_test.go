@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldtap/fetch"
+	"coldtap/internal/budget"
+	"coldtap/segment"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// fasthttp's clock for the Date header runs as long as the process; its pool's cleaner of a stopped server sleeps
+	// out its last 10 s.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// rig is a running data plane over a scripted service.
+type rig struct {
+	*Server
+	fake   *fakeService
+	addr   string
+	client *http.Client
+	pinned atomic.Int64
+	closed atomic.Int64
+	reg    *prometheus.Registry
+}
+
+func newRig(tb testing.TB, change ...func(*Config)) *rig {
+	tb.Helper()
+	r := &rig{fake: &fakeService{}, reg: prometheus.NewRegistry()}
+	cfg := Config{Decode: budget.New(64 << 20), Registerer: r.reg, Drain: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r.Server = newServer(cfg, r.fake)
+	r.serve(tb)
+	return r
+}
+
+func (r *rig) serve(tb testing.TB) {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.addr = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(ln) }()
+	transport := &http.Transport{DisableCompression: true}
+	r.client = &http.Client{Transport: transport}
+	tb.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := r.Shutdown(context.Background()); err != nil {
+			tb.Errorf("shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			tb.Errorf("serve: %v", err)
+		}
+		if n := r.pinned.Load(); n != 0 {
+			tb.Errorf("%d pieces never released", n)
+		}
+		if n := r.decode.InUse(); n != 0 {
+			tb.Errorf("%d bytes of the decode budget never given back", n)
+		}
+	})
+}
+
+// stream makes a fake stream that the rig keeps account of.
+func (r *rig) stream(start, next int64) *fakeStream {
+	return &fakeStream{start: start, reached: next, end: fetch.EndTier, pinned: &r.pinned, closed: &r.closed}
+}
+
+// runs makes every read give these pieces.
+func (r *rig) runs(runs ...fakeRun) {
+	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
+		s := r.stream(10, 10)
+		s.runs = runs
+		return s, nil
+	}
+}
+
+func (r *rig) records(records ...fakeRecord) {
+	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
+		s := r.stream(10, 10)
+		s.records = records
+		return s, nil
+	}
+}
+
+type reply struct {
+	*http.Response
+	body string
+	err  error // of reading the body
+}
+
+func (r *rig) do(tb testing.TB, method, path string, header ...string) reply {
+	tb.Helper()
+	req, err := http.NewRequest(method, "http://"+r.addr+path, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		tb.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return reply{resp, string(body), err}
+}
+
+func (r *rig) get(tb testing.TB, path string, header ...string) reply {
+	tb.Helper()
+	return r.do(tb, http.MethodGet, path, header...)
+}
+
+const recordsPath = "/topics/orders/partitions/3/records"
+
+// dial opens a raw connection that fails the test rather than hang.
+func (r *rig) dial(tb testing.TB) net.Conn {
+	tb.Helper()
+	conn, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	tb.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// exchangeRaw sends bytes and gives everything until the connection's end, which it must have.
+func (r *rig) exchangeRaw(tb testing.TB, request string) string {
+	tb.Helper()
+	conn := r.dial(tb)
+	if _, err := io.WriteString(conn, request); err != nil {
+		tb.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
+		tb.Errorf("%.100q: after %.300q: %v", request, answer, err)
+	}
+	return string(answer)
+}
+
+func readResponse(tb testing.TB, br *bufio.Reader, method string) reply {
+	tb.Helper()
+	resp, err := http.ReadResponse(br, &http.Request{Method: method})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	return reply{resp, string(body), err}
+}
+
+// until waits for a condition that another goroutine brings about.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			tb.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func record(offset int64, value string) segment.Record {
+	return segment.Record{Offset: offset, Timestamp: 1700000000000 + offset, LeaderEpoch: 2, Key: []byte("k"), Value: []byte(value)}
+}
+
+func batch(n int, c byte) []byte { return []byte(strings.Repeat(string(c), n)) }

@@ -1,0 +1,207 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"coldtap/fetch"
+	"coldtap/internal/jsonenc"
+	"coldtap/segment"
+)
+
+// problem is an answer that is no data: a five-digit code (HTTP status × 100 + n), a message for the person who reads
+// it, and what a program may want to know.
+type problem struct {
+	code       int
+	message    string
+	parameter  string        // 40001
+	bounds     *fetch.Bounds // 41601
+	segment    segment.UUID  // zero: none
+	position   int64         // in the segment's log, -1: none
+	nextOffset int64         // -1: none
+	size       int64         // 41602: the file's size, for Content-Range
+	retryAfter time.Duration // > 0: Retry-After
+	supported  bool          // 40601: list the formats
+	requestID  bool          // 50001: give the request's id
+	gone       bool          // nobody is left to read the answer
+}
+
+func (p *problem) Error() string { return strconv.Itoa(p.code) + ": " + p.message }
+
+func (p *problem) status() int { return p.code / 100 }
+
+const (
+	codeNoRoute       = 40400
+	codeBadParameter  = 40001
+	codeNoTopic       = 40401
+	codeNoPartition   = 40402
+	codeNoSegment     = 40404
+	codeMethod        = 40501
+	codeNotAcceptable = 40601
+	codeRequestTime   = 40801
+	codeBodyTooLarge  = 41301
+	codeOutOfRange    = 41601
+	codeNoSuchBytes   = 41602
+	codeExpectation   = 41701
+	codeContradiction = 42201
+	codeHeaderSize    = 43101
+	codeInternal      = 50001
+	codeDamaged       = 50002
+	codeMissing       = 50201
+	codeBusy          = 50301
+	codeNotReady      = 50302
+	codeUnreachable   = 50303
+	codeTimedOut      = 50401
+)
+
+func newProblem(code int, format string, args ...any) *problem {
+	return &problem{code: code, message: fmt.Sprintf(format, args...), position: -1, nextOffset: -1, size: -1}
+}
+
+func badParameter(name, format string, args ...any) *problem {
+	p := newProblem(codeBadParameter, "parameter %s: "+format, append([]any{name}, args...)...)
+	p.parameter = name
+	return p
+}
+
+// memoryBusy refuses a request whose answer has no room in the decode budget now.
+func memoryBusy() *problem {
+	p := newProblem(codeBusy, "the memory for decoded answers is in use (limits.decode_memory); try again, or ask for fewer bytes")
+	p.retryAfter = time.Second
+	return p
+}
+
+func internalProblem() *problem {
+	p := newProblem(codeInternal, "internal error; the log has the details under this request id")
+	p.requestID = true
+	return p
+}
+
+// problemOf translates any error into what the client is told. What it is not told (causes, hosts, keys) is logged.
+func problemOf(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var fe *fetch.Error
+	if errors.As(err, &fe) {
+		return fetchProblem(fe)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return goneProblem()
+	case errors.Is(err, context.DeadlineExceeded):
+		return newProblem(codeTimedOut, "nothing could be read in time; try again, or give a longer timeout")
+	}
+	return internalProblem()
+}
+
+func goneProblem() *problem {
+	p := newProblem(codeBusy, "the request was ended")
+	p.gone = true
+	return p
+}
+
+func fetchProblem(fe *fetch.Error) *problem {
+	p := newProblem(codeInternal, "")
+	say := func(code int, otherwise, hint string) {
+		p.code = code
+		p.message = cmp.Or(fe.Detail, otherwise) + hint
+	}
+	retry := func(least time.Duration) { p.retryAfter = max(fe.RetryAfter, least) }
+	p.segment = fe.Segment
+	switch fe.Kind {
+	case fetch.TopicUnknown:
+		say(codeNoTopic, "no such topic in the tier", "")
+	case fetch.PartitionUnknown:
+		say(codeNoPartition, "no such partition in the tier", "")
+	case fetch.SegmentUnknown:
+		say(codeNoSegment, "no such segment, or file of it, in the tier", "")
+	case fetch.BadRequest:
+		say(codeContradiction, "the request contradicts itself", "")
+	case fetch.OutOfRange:
+		say(codeOutOfRange, "offset out of range", "; offset=earliest starts with what there is")
+		bounds := fe.Bounds
+		p.bounds = &bounds
+	case fetch.Damaged:
+		say(codeDamaged, "stored bytes are damaged", "; damaged bytes are never served")
+		p.position = fe.Position
+	case fetch.Missing:
+		say(codeMissing, "the store does not have what the metadata promises", "")
+	case fetch.Busy:
+		say(codeBusy, "too much is being read at the moment", "; try again")
+		retry(time.Second)
+	case fetch.NotReady:
+		say(codeNotReady, "the metadata is not ready", "; try again")
+		retry(time.Second)
+	case fetch.Unreachable:
+		say(codeUnreachable, "the object store cannot be reached or throttles", "; try again")
+		retry(time.Second)
+	case fetch.TimedOut:
+		say(codeTimedOut, "nothing could be read in time", "; try again, or give a longer timeout")
+		p.nextOffset = fe.NextOffset
+	case fetch.Canceled:
+		return goneProblem()
+	default:
+		return internalProblem()
+	}
+	return p
+}
+
+// appendFields appends the error's members without the braces around them, so that ndjson can add to the line.
+func (p *problem) appendFields(dst []byte, requestID string) []byte {
+	dst = append(dst, `"error_code":`...)
+	dst = strconv.AppendInt(dst, int64(p.code), 10)
+	dst = append(dst, `,"message":`...)
+	dst = jsonenc.AppendString(dst, p.message)
+	if p.parameter != "" {
+		dst = append(dst, `,"parameter":`...)
+		dst = jsonenc.AppendString(dst, p.parameter)
+	}
+	if p.supported {
+		dst = append(dst, `,"supported":[`...)
+		for i, f := range formats {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = jsonenc.AppendString(dst, f.mediaType)
+		}
+		dst = append(dst, ']')
+	}
+	if b := p.bounds; b != nil {
+		dst = appendOffset(append(dst, `,"log_start_offset":`...), b.Start)
+		dst = appendOffset(append(dst, `,"local_log_start_offset":`...), b.LocalStart)
+		dst = appendOffset(append(dst, `,"tiered_end_offset":`...), b.TieredEnd)
+	}
+	if !p.segment.IsZero() {
+		dst = append(dst, `,"segment":`...)
+		dst = jsonenc.AppendString(dst, p.segment.String())
+	}
+	if p.position >= 0 {
+		dst = strconv.AppendInt(append(dst, `,"position":`...), p.position, 10)
+	}
+	if p.nextOffset >= 0 {
+		dst = strconv.AppendInt(append(dst, `,"next_offset":`...), p.nextOffset, 10)
+	}
+	if p.requestID {
+		dst = append(dst, `,"request_id":`...)
+		dst = jsonenc.AppendString(dst, requestID)
+	}
+	return dst
+}
+
+// appendOffset appends an offset, or null for -1, which stands for unknown everywhere in fetch.
+func appendOffset(dst []byte, offset int64) []byte {
+	if offset < 0 {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendInt(dst, offset, 10)
+}
+
+func (p *problem) retrySeconds() int {
+	return max(1, int((p.retryAfter+time.Second-1)/time.Second))
+}

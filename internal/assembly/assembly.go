@@ -1,0 +1,132 @@
+// Package assembly puts the read path together: it gives the chunk cache and the index cache their loaders, sends every
+// read of the store through the reader pool, and translates what store and layout say into fetch's errors. The
+// commands, the benchmarks and the end-to-end tests build coldtap from here, so that what is measured is what runs.
+//
+// It holds no state of its own and makes no decisions: numbers come from its Options.
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"coldtap/cache"
+	"coldtap/fetch"
+	"coldtap/indexcache"
+	"coldtap/internal/budget"
+	"coldtap/layout"
+	"coldtap/readahead"
+	"coldtap/readerpool"
+	"coldtap/segment"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options are the parts and numbers of a read path.
+type Options struct {
+	Source fetch.Source  // what exists
+	Layout layout.Reader // where its bytes are
+
+	ChunkMemory  int64 // arena bytes
+	Chunk        int64 // bytes of a whole chunk
+	IndexMemory  int64 // bytes
+	DecodeMemory int64 // bytes
+
+	Threads      int // reads of the store at a time
+	MaxPending   int // reads waiting
+	QueueTimeout time.Duration
+	Ahead        int // chunks read ahead; 0 = the default
+
+	// Pressure is called when every chunk is pinned and somebody waits for memory. May be nil.
+	Pressure func()
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// ReadPath is an assembled read path. Service is what gateways use.
+type ReadPath struct {
+	Service *fetch.Service
+	Chunks  *cache.Cache
+	Indexes *indexcache.Cache
+	Pool    *readerpool.Pool
+	Decode  *budget.Budget
+}
+
+// New assembles a read path. The caller must Close it.
+func New(o Options) (*ReadPath, error) {
+	pool := readerpool.New(readerpool.Config{
+		Threads: o.Threads, MaxPending: o.MaxPending, QueueTimeout: o.QueueTimeout, Registerer: o.Registerer,
+	})
+	chunks, err := cache.New(cache.Config{
+		Memory: o.ChunkMemory, Chunk: int(o.Chunk), Registerer: o.Registerer, Pressure: o.Pressure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	indexes, err := indexcache.New(indexcache.Config{Memory: o.IndexMemory, Registerer: o.Registerer},
+		func(ctx context.Context, seg *tier.Segment) (files *segment.Files, loaded indexcache.Loaded, err error) {
+			err = pool.Do(ctx, readerpool.Interactive, func(ctx context.Context) error {
+				var cost layout.Cost
+				files, cost, err = o.Layout.ReadFiles(ctx, seg)
+				loaded = indexcache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
+				return err
+			})
+			return files, loaded, translate(err, seg)
+		})
+	if err != nil {
+		return nil, errors.Join(err, chunks.Close(context.Background()))
+	}
+	decode := budget.New(o.DecodeMemory)
+	service := fetch.New(fetch.Config{
+		Source:  o.Source,
+		Chunks:  chunks,
+		Ahead:   readahead.New(chunks, readahead.Config{Window: o.Ahead}),
+		Indexes: indexes,
+		Logs: func(seg *tier.Segment) (cache.Source, int64) {
+			return &log{layout: o.Layout, pool: pool, seg: seg}, o.Layout.ChunkSize(seg, o.Chunk)
+		},
+		Decode:     decode,
+		Logger:     o.Logger,
+		Registerer: o.Registerer,
+	})
+	return &ReadPath{Service: service, Chunks: chunks, Indexes: indexes, Pool: pool, Decode: decode}, nil
+}
+
+// Drop forgets everything cached of a segment; called when its deletion shows in the metadata.
+func (r *ReadPath) Drop(seg *tier.Segment) {
+	r.Chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+	r.Indexes.Drop(seg)
+}
+
+// Close ends reads of the store and frees the memory. Streams must be closed before.
+func (r *ReadPath) Close(ctx context.Context) error {
+	return errors.Join(r.Pool.Close(ctx), r.Indexes.Close(ctx), r.Chunks.Close(ctx))
+}
+
+// log is one segment's log as the chunk cache sees it.
+type log struct {
+	layout layout.Reader
+	pool   *readerpool.Pool
+	seg    *tier.Segment
+}
+
+var lanes = [...]readerpool.Lane{
+	cache.Interactive: readerpool.Interactive,
+	cache.Bulk:        readerpool.Bulk,
+	cache.Ahead:       readerpool.Ahead,
+}
+
+// LoadChunk implements cache.Source.
+func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cache.Urgency) (loaded cache.Loaded, err error) {
+	begun := cache.Queued(ctx) // until the pool admits it, a load that everybody has left is dropped
+	err = l.pool.Do(ctx, lanes[urgency], func(ctx context.Context) error {
+		begun()
+		cost, err := l.layout.ReadLog(ctx, l.seg, dst, off)
+		loaded = cache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
+		return err
+	})
+	return loaded, translate(err, l.seg)
+}

@@ -1,0 +1,206 @@
+// Package config is coldtap's configuration: one tree with a default for everything, read from a strict YAML file.
+//
+// Unknown keys are problems with their line and column, ${NAME} takes a value from the environment, and Validate
+// reports every problem at once. Nothing here opens a file or a connection besides the configuration file itself;
+// rooms are given the numbers they need, never the tree.
+package config
+
+import (
+	"runtime/debug"
+	"time"
+)
+
+// Config is the whole tree. Default gives every value that a file may leave out.
+type Config struct {
+	Listen   string   `yaml:"listen"` // HTTP data plane, host:port
+	Admin    string   `yaml:"admin"`  // /metrics, /healthy, /ready, /debug/pprof
+	Kafka    Kafka    `yaml:"kafka"`
+	Store    Store    `yaml:"store"`
+	Layout   Layout   `yaml:"layout"`
+	Metadata Metadata `yaml:"metadata"`
+	Cache    Cache    `yaml:"cache"`
+	Reader   Reader   `yaml:"reader"`
+	Limits   Limits   `yaml:"limits"`
+	Offload  Offload  `yaml:"offload"`
+}
+
+// Kafka is the Kafka protocol listener; not built yet, so Listen must stay empty.
+type Kafka struct {
+	Listen          string `yaml:"listen"`
+	AdvertisedHost  string `yaml:"advertised_host"`
+	FirstBrokerPort int    `yaml:"first_broker_port"`
+}
+
+// Store is where the objects are.
+type Store struct {
+	Kind string    `yaml:"kind"` // s3 | file
+	S3   S3Store   `yaml:"s3"`
+	File FileStore `yaml:"file"`
+}
+
+// S3Store is a bucket of S3 or of anything that speaks its protocol. Credentials come from the SDK's default chain.
+type S3Store struct {
+	Bucket    string `yaml:"bucket"`
+	Region    string `yaml:"region"`
+	Endpoint  string `yaml:"endpoint"` // URL; empty = AWS
+	PathStyle bool   `yaml:"path_style"`
+	Prefix    string `yaml:"prefix"` // put in front of every key, byte for byte
+	// Checksums is when_supported (the SDK's default) or when_required, for stores that refuse CRC trailers.
+	Checksums string `yaml:"checksums"`
+}
+
+// FileStore is a folder that stands for a bucket.
+type FileStore struct {
+	Dir string `yaml:"dir"`
+}
+
+// Layout says how segments lie in the store.
+type Layout struct {
+	Kind  string      `yaml:"kind"` // native
+	Aiven AivenLayout `yaml:"aiven"`
+}
+
+// AivenLayout is read by layout.kind aiven, which is not built yet.
+type AivenLayout struct {
+	KeyPrefix      string          `yaml:"key_prefix"`
+	PrefixMasking  bool            `yaml:"prefix_masking"`
+	EncryptionKeys []EncryptionKey `yaml:"encryption_keys"`
+}
+
+// EncryptionKey names a private key file by the id that manifests use.
+type EncryptionKey struct {
+	ID             string `yaml:"id"`
+	PrivateKeyFile string `yaml:"private_key_file"`
+}
+
+// Metadata says where a tier's metadata lives.
+type Metadata struct {
+	Kind     string        `yaml:"kind"` // embedded
+	Embedded Embedded      `yaml:"embedded"`
+	Kafka    KafkaMetadata `yaml:"kafka"`
+	Archive  Archive       `yaml:"archive"`
+}
+
+// KafkaMetadata is read by metadata.kind kafka, which is not built yet.
+type KafkaMetadata struct {
+	Bootstrap []string          `yaml:"bootstrap"`
+	Topic     string            `yaml:"topic"`
+	Snapshot  string            `yaml:"snapshot"`
+	TLS       map[string]string `yaml:"tls"`
+	SASL      map[string]string `yaml:"sasl"`
+}
+
+// Archive is read by metadata.kind archive, which is not built yet.
+type Archive struct {
+	Snapshot string   `yaml:"snapshot"`
+	Refresh  Duration `yaml:"refresh"`
+}
+
+// Embedded is an SQLite file: one writer (offload), any number of readers.
+type Embedded struct {
+	Path string `yaml:"path"`
+}
+
+// Cache bounds memory.
+type Cache struct {
+	Memory      Bytes `yaml:"memory"` // chunk arena; auto = 60 % of the container's limit
+	Chunk       Bytes `yaml:"chunk"`
+	IndexMemory Bytes `yaml:"index_memory"`
+	Disk        Disk  `yaml:"disk"`
+}
+
+// Disk is the SSD tier of the chunk cache; not built yet, so Path must stay empty.
+type Disk struct {
+	Path string `yaml:"path"`
+	Size Bytes  `yaml:"size"`
+}
+
+// Reader bounds reads of the store.
+type Reader struct {
+	Threads      int      `yaml:"threads"`     // at a time
+	MaxPending   int      `yaml:"max_pending"` // waiting
+	ReadAhead    Bytes    `yaml:"read_ahead"`  // per session, upper bound
+	QueueTimeout Duration `yaml:"queue_timeout"`
+}
+
+// Limits bounds what clients can ask of the process.
+type Limits struct {
+	MaxResponseBytes   Bytes    `yaml:"max_response_bytes"`
+	DecodeMemory       Bytes    `yaml:"decode_memory"`         // decompression, and JSON bodies until they are written
+	StoreGetsPerSecond int      `yaml:"store_gets_per_second"` // not built yet: must stay 0
+	BytesPerSecond     Bytes    `yaml:"bytes_per_second"`      // not built yet: must stay 0
+	StallTimeout       Duration `yaml:"stall_timeout"`         // a client that takes nothing for so long is cut off
+}
+
+// Offload is read by the offloader only.
+type Offload struct {
+	LogDirs []string    `yaml:"log_dirs"`
+	Topics  TopicFilter `yaml:"topics"`
+	// Retention is the tier's own; not built yet: nothing is ever deleted, and times and sizes must stay 0.
+	Retention []Retention `yaml:"retention"`
+	Rate      Bytes       `yaml:"rate"`     // bytes a second; 0 = unlimited
+	Interval  Duration    `yaml:"interval"` // between rounds; unused while offload runs once
+}
+
+// Retention keeps the newest data of some topics. 0 = for ever.
+type Retention struct {
+	Topics string   `yaml:"topics"` // glob
+	Time   Duration `yaml:"time"`
+	Bytes  Bytes    `yaml:"bytes"`
+}
+
+// TopicFilter selects topics by globs; a topic is taken when an include matches and no exclude does.
+type TopicFilter struct {
+	Include []string `yaml:"include"`
+	Exclude []string `yaml:"exclude"`
+}
+
+// Default is the configuration of an empty file.
+func Default() Config {
+	return Config{
+		Listen: "127.0.0.1:8080",
+		Admin:  "127.0.0.1:9090",
+		Store: Store{
+			Kind: "s3",
+			S3:   S3Store{Region: "us-east-1", Checksums: "when_supported"},
+			File: FileStore{Dir: "./data/objects"},
+		},
+		Layout: Layout{Kind: "native"},
+		Metadata: Metadata{
+			Kind:     "embedded",
+			Embedded: Embedded{Path: "./data/coldtap.db"},
+			Kafka:    KafkaMetadata{Topic: "__remote_log_metadata", Snapshot: "./data/metadata.snapshot"},
+			Archive:  Archive{Snapshot: "./data/archive.snapshot"},
+		},
+		Cache: Cache{Memory: 1 << 30, Chunk: 4 << 20, IndexMemory: 128 << 20},
+		Reader: Reader{
+			Threads: 32, MaxPending: 256, ReadAhead: 128 << 20, QueueTimeout: Duration(10 * time.Second),
+		},
+		Limits: Limits{
+			MaxResponseBytes: 256 << 20, DecodeMemory: 256 << 20, StallTimeout: Duration(30 * time.Second),
+		},
+		Offload: Offload{
+			LogDirs:   []string{"/var/lib/kafka"},
+			Topics:    TopicFilter{Include: []string{"*"}, Exclude: []string{"__*"}},
+			Retention: []Retention{{Topics: "*"}},
+			Interval:  Duration(30 * time.Second),
+		},
+	}
+}
+
+// headroom is what the process may use above its configured bound: goroutine stacks, connection buffers, the garbage
+// that the collector has not reached yet.
+const headroom = 192 << 20
+
+// SetMemoryLimit gives the Go runtime a soft limit for the heap, so that garbage does not double what decoding and
+// indexes are allowed to hold. The chunk arena is mapped outside the Go heap and does not count. GOMEMLIMIT, when set
+// by the operator, wins.
+func (c *Config) SetMemoryLimit() {
+	if debug.SetMemoryLimit(-1) != defaultMemoryLimit {
+		return
+	}
+	debug.SetMemoryLimit(int64(c.Cache.IndexMemory+c.Limits.DecodeMemory) + headroom)
+}
+
+// defaultMemoryLimit is what the runtime reports while nobody has set a limit (math.MaxInt64).
+const defaultMemoryLimit = 1<<63 - 1

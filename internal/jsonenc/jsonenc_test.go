@@ -1,0 +1,209 @@
+package jsonenc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"coldtap/segment"
+)
+
+func encoder(encoding Encoding) *Encoder {
+	e := new(Encoder)
+	e.Reset("orders", 3, encoding)
+	return e
+}
+
+func TestRecordShape(t *testing.T) {
+	record := segment.Record{
+		Offset: 42, Timestamp: 1700000000000, LeaderEpoch: 7,
+		Key: []byte("k\"1"), Value: []byte{0xff, 0xfe},
+		Headers: []segment.RecordHeader{{Key: []byte("h"), Value: nil}, {Key: []byte("h"), Value: []byte{}}},
+	}
+	const head = `{"topic":"orders","partition":3,"offset":42,"timestamp":1700000000000,"timestamp_type":"CREATE_TIME",`
+	for _, c := range []struct {
+		name     string
+		encoding Encoding
+		change   func(*segment.Record)
+		want     string
+	}{
+		{"text", Text, func(*segment.Record) {},
+			`"key":"k\"1","value":{"__raw__":"//4="},"headers":[{"key":"h","value":null},{"key":"h","value":""}],"leader_epoch":7}`},
+		{"base64", Base64, func(*segment.Record) {},
+			`"key":"ayIx","value":"//4=","headers":[{"key":"h","value":null},{"key":"h","value":""}],"leader_epoch":7}`},
+		{"null and empty differ", Text, func(r *segment.Record) { r.Key, r.Value, r.Headers = nil, []byte{}, nil },
+			`"key":null,"value":"","headers":[],"leader_epoch":7}`},
+		{"null in base64", Base64, func(r *segment.Record) { r.Key, r.Value, r.Headers = nil, []byte{}, nil },
+			`"key":null,"value":"","headers":[],"leader_epoch":7}`},
+		{"json embeds on one line", JSON, func(r *segment.Record) {
+			r.Value, r.Headers = []byte("{\n \"a b\" : [1,\t2, \"x \\\" y\"]\r\n}"), nil
+		},
+			`"key":"k\"1","value":{"a b":[1,2,"x \" y"]},"headers":[],"leader_epoch":7}`},
+		{"no json stays text", JSON, func(r *segment.Record) { r.Value, r.Headers = []byte("{oops"), nil },
+			`"key":"k\"1","value":"{oops","headers":[],"leader_epoch":7}`},
+		{"json null is not a null value", JSON, func(r *segment.Record) { r.Value, r.Headers = []byte(""), nil },
+			`"key":"k\"1","value":"","headers":[],"leader_epoch":7}`},
+		{"unknown epoch", Text, func(r *segment.Record) { r.Value, r.Headers, r.LeaderEpoch = nil, nil, -1 },
+			`"key":"k\"1","value":null,"headers":[],"leader_epoch":-1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := record
+			c.change(&r)
+			got := string(encoder(c.encoding).AppendRecord(nil, &r))
+			if got != head+c.want {
+				t.Errorf("got  %s\nwant %s", got, head+c.want)
+			}
+			if !json.Valid([]byte(got)) {
+				t.Error("not JSON")
+			}
+		})
+	}
+	append1 := record
+	append1.TimestampType = segment.LogAppendTime
+	if got := encoder(Text).AppendRecord(nil, &append1); !bytes.Contains(got, []byte(`"timestamp_type":"LOG_APPEND_TIME"`)) {
+		t.Errorf("%s", got)
+	}
+}
+
+// reference is how encoding/json writes the same record.
+type reference struct {
+	Topic         string            `json:"topic"`
+	Partition     int32             `json:"partition"`
+	Offset        int64             `json:"offset"`
+	Timestamp     int64             `json:"timestamp"`
+	TimestampType string            `json:"timestamp_type"`
+	Key           any               `json:"key"`
+	Value         any               `json:"value"`
+	Headers       []referenceHeader `json:"headers"`
+	LeaderEpoch   int32             `json:"leader_epoch"`
+}
+
+type referenceHeader struct {
+	Key   any `json:"key"`
+	Value any `json:"value"`
+}
+
+type rawBytes struct {
+	Raw []byte `json:"__raw__"`
+}
+
+func asText(b []byte) any {
+	switch {
+	case b == nil:
+		return nil
+	case utf8.Valid(b):
+		return string(b)
+	default:
+		return rawBytes{b}
+	}
+}
+
+func asBase64(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func referenceOf(r *segment.Record, show func([]byte) any) *reference {
+	ref := &reference{
+		Topic: "orders", Partition: 3, Offset: r.Offset, Timestamp: r.Timestamp, TimestampType: "CREATE_TIME",
+		Key: show(r.Key), Value: show(r.Value), Headers: []referenceHeader{}, LeaderEpoch: r.LeaderEpoch,
+	}
+	for _, h := range r.Headers {
+		key := h.Key
+		if key == nil {
+			key = []byte{}
+		}
+		ref.Headers = append(ref.Headers, referenceHeader{asText(key), show(h.Value)})
+	}
+	return ref
+}
+
+func encodingJSON(tb testing.TB, v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		tb.Fatal(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// FuzzAgainstEncodingJSON holds every byte of the output against encoding/json's, whatever the record holds. The one
+// difference that is meant: U+2028 and U+2029 stay as they are.
+func FuzzAgainstEncodingJSON(f *testing.F) {
+	f.Add([]byte("key"), []byte("a \"quoted\" \\ value\n\t\x00\x1f\x7f"), []byte("h"), []byte("\u2028é😀"), int64(5))
+	f.Add([]byte(nil), []byte{0xff, 'a'}, []byte{}, []byte(strings.Repeat("0123456\"", 9)), int64(-1))
+	f.Add([]byte(strings.Repeat("x", 40)+"\u2029"), []byte(strings.Repeat("é", 20)+"\xc3"), []byte("\xff"), []byte(nil), int64(1<<62))
+	f.Fuzz(func(t *testing.T, key, value, headerKey, headerValue []byte, n int64) {
+		r := segment.Record{Offset: n, Timestamp: n, LeaderEpoch: int32(n), Key: key, Value: value,
+			Headers: []segment.RecordHeader{{Key: headerKey, Value: headerValue}, {Key: value, Value: key}}}
+		separators := strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029")
+		if bytes.Contains(append(append(append([]byte{}, key...), value...), append(headerKey, headerValue...)...), []byte(`\u202`)) {
+			separators = strings.NewReplacer() // the text itself spells the escape: cannot be told apart below
+		}
+		for _, c := range []struct {
+			encoding Encoding
+			show     func([]byte) any
+		}{{Text, asText}, {Base64, asBase64}} {
+			e := encoder(c.encoding)
+			got := e.AppendRecord(nil, &r)
+			if bound := e.SizeBound(&r); len(got) > bound {
+				t.Errorf("%d bytes, bound %d", len(got), bound)
+			}
+			want := encodingJSON(t, referenceOf(&r, c.show))
+			if s := separators.Replace(want); string(got) != s && string(got) != want {
+				t.Errorf("got  %q\nwant %q", got, s)
+			}
+		}
+		e := encoder(JSON)
+		got := e.AppendRecord(nil, &r)
+		if !json.Valid(got) || bytes.IndexByte(got, '\n') >= 0 || len(got) > e.SizeBound(&r) {
+			t.Errorf("embedded: %q", got)
+		}
+		if value != nil && utf8.Valid(value) && json.Valid(value) {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, value); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(got, compact.Bytes()) {
+				t.Errorf("embedded %q not in %q", compact.Bytes(), got)
+			}
+		}
+	})
+}
+
+func TestSizeBoundHoldsForLongText(t *testing.T) {
+	for name, value := range map[string]string{
+		"plain":    strings.Repeat("a", 100<<10),
+		"controls": strings.Repeat("\x01", 100<<10),
+		"quotes":   strings.Repeat(`"`, 100<<10),
+		"no text":  strings.Repeat("\xff", 100<<10),
+	} {
+		r := segment.Record{Value: []byte(value)}
+		e := encoder(Text)
+		got, bound := len(e.AppendRecord(nil, &r)), e.SizeBound(&r)
+		if got > bound || bound > got+len(value) {
+			t.Errorf("%s: %d bytes, bound %d", name, got, bound)
+		}
+	}
+}
+
+func TestAppendStringMendsWhatIsNoText(t *testing.T) {
+	if got := string(AppendString([]byte("x"), "a\xffb\"")); got != `x"a`+"\uFFFD"+`b\""` {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	e := encoder(Text)
+	r := benchRecords()[0]
+	dst := make([]byte, 0, 64<<10)
+	if n := testing.AllocsPerRun(100, func() { dst = e.AppendRecord(dst[:0], &r) }); n != 0 {
+		t.Errorf("%v allocations a record", n)
+	}
+}

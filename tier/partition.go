@@ -1,0 +1,256 @@
+package tier
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"coldtap/segment"
+)
+
+// Bounds are a partition's limits. -1 = unknown.
+type Bounds struct {
+	Start         int64 // tier start (log start): first readable offset; -1 = derive from the first segment
+	LocalStart    int64 // first offset the brokers hold
+	HighWatermark int64
+	LastStable    int64
+}
+
+// Partition is one partition's view. It is immutable; all methods may be called concurrently.
+type Partition struct {
+	id         PartitionID
+	generation uint64 // the Apply that may write to it, before it is published
+
+	bounds    Bounds
+	hasBounds bool
+	told      lineage // as LineageChanged gave it
+	holes     holes
+	byBase    shelf[*Segment] // by base offset, end offset, id: every state
+	byID      shelf[*Segment]
+	finished  epochs
+
+	// What settle computes of the above.
+	lineage   lineage
+	start     int64
+	tieredEnd int64
+}
+
+// ID names the partition.
+func (p *Partition) ID() PartitionID { return p.id }
+
+// Bounds are what was told, with Start filled in: the first offset of the first readable segment when none was told, -1
+// when there is no such segment either.
+func (p *Partition) Bounds() Bounds {
+	b := p.bounds
+	b.Start = p.start
+	return b
+}
+
+// TieredEnd is the offset behind the last readable segment; it equals Bounds().Start when nothing is tiered. Gaps below
+// it don't lower it.
+func (p *Partition) TieredEnd() int64 { return p.tieredEnd }
+
+// Find gives the readable segment to read offset from: the one that holds it along the lineage (by leader epoch), or,
+// when offset lies in a recorded hole, the first one behind the hole. false below the start, at or above the end, or when
+// no segment covers it: a gap that nobody declared is never jumped over.
+//
+// Overlapping segments give each offset once when the next look-up is for EndOffset+1.
+func (p *Partition) Find(offset int64) (*Segment, bool) {
+	if offset < p.start || offset >= p.tieredEnd {
+		return nil, false
+	}
+	if s, ok := p.holding(offset); ok {
+		return s, true
+	}
+	to := p.holes.across(offset)
+	if to == offset {
+		return nil, false
+	}
+	// A segment may begin inside the hole, and then it is the one: what it holds is not damaged.
+	for i := max(p.lineage.at(offset), 0); i < len(p.lineage) && p.lineage[i].StartOffset <= to; i++ {
+		e := p.lineage[i]
+		x := p.finished.get(e.Epoch)
+		if x == nil {
+			continue
+		}
+		from := max(offset, e.StartOffset)
+		if s, ok := x.find(from, p.lineage.holds); ok {
+			return s, true
+		}
+		limit := to
+		if i+1 < len(p.lineage) {
+			limit = min(limit, p.lineage[i+1].StartOffset-1)
+		}
+		if s, ok := x.first(from, limit, p.lineage.holds); ok {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+func (p *Partition) holding(offset int64) (*Segment, bool) {
+	epoch, ok := p.EpochFor(offset)
+	if !ok {
+		return nil, false
+	}
+	return p.FindEpoch(epoch, offset)
+}
+
+// FindEpoch is Kafka's look-up by (epoch, offset): the segment of that epoch with the greatest start not above offset, if
+// it reaches that far; else any other readable segment that holds the offset in that epoch, which Kafka's single probe would
+// miss. It knows no bounds. Segments out of the lineage are never given.
+func (p *Partition) FindEpoch(epoch int32, offset int64) (*Segment, bool) {
+	x := p.finished.get(epoch)
+	if x == nil {
+		return nil, false
+	}
+	return x.find(offset, p.lineage.holds)
+}
+
+// Next is Find(s.EndOffset+1).
+func (p *Partition) Next(s *Segment) (*Segment, bool) { return p.Find(s.EndOffset + 1) }
+
+// Readable says whether the segment is readable in this view: COPY_SEGMENT_FINISHED and in the lineage.
+func (p *Partition) Readable(id segment.UUID) bool {
+	s, ok := p.Segment(id)
+	return ok && p.readable(s)
+}
+
+func (p *Partition) readable(s *Segment) bool {
+	return s.State == CopyFinished && p.lineage.holds(s)
+}
+
+// Segment gives a segment by its id, in any state but DELETE_SEGMENT_FINISHED, readable or not.
+func (p *Partition) Segment(id segment.UUID) (*Segment, bool) {
+	if s := p.byID.at(p.idPlace(id)); s != nil && (*s).ID == id {
+		return *s, true
+	}
+	return nil, false
+}
+
+// Segments lists in base-offset order: readable ones along the lineage, or all (every state but DELETE_SEGMENT_FINISHED).
+func (p *Partition) Segments(all bool) []*Segment {
+	var list []*Segment
+	if all {
+		list = make([]*Segment, 0, p.byBase.size)
+	}
+	for s := range p.byBase.all() {
+		if all || p.readable(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// EpochFor gives the lineage's epoch of an offset; false below the lineage's first epoch.
+func (p *Partition) EpochFor(offset int64) (int32, bool) {
+	i := p.lineage.at(offset)
+	if i < 0 {
+		return -1, false
+	}
+	return p.lineage[i].Epoch, true
+}
+
+// Lineage lists the leader epochs that wrote records, ascending, and where each began: those that were told, continued
+// downwards from the segments, or derived from the segments alone.
+func (p *Partition) Lineage() []segment.EpochStart { return slices.Clone(p.lineage) }
+
+// HighestOfEpoch is the greatest end offset of epoch that any segment ever finished with (Kafka's highestOffsetForEpoch): it
+// stays when segments are deleted, and counts those out of the lineage. false when the epoch is unknown.
+func (p *Partition) HighestOfEpoch(epoch int32) (int64, bool) {
+	if x := p.finished.get(epoch); x != nil {
+		return x.highest, true
+	}
+	return -1, false
+}
+
+// Holes lists the recorded holes, ascending.
+func (p *Partition) Holes() []Hole { return slices.Clone(p.holes) }
+
+func (p *Partition) isListed() bool { return p.hasBounds || p.byID.size > 0 }
+
+func (p *Partition) isEmpty() bool {
+	return !p.isListed() && len(p.told) == 0 && len(p.holes) == 0
+}
+
+func (p *Partition) idPlace(id segment.UUID) place {
+	return p.byID.seek(func(s **Segment) bool { return bytes.Compare((*s).ID[:], id[:]) < 0 })
+}
+
+func (p *Partition) basePlace(k *Segment) place {
+	return p.byBase.seek(func(s **Segment) bool {
+		return cmp.Or(cmp.Compare((*s).BaseOffset, k.BaseOffset), cmp.Compare((*s).EndOffset, k.EndOffset),
+			bytes.Compare((*s).ID[:], k.ID[:])) < 0
+	})
+}
+
+// put enters a segment, or replaces the one that has its id.
+func (p *Partition) put(s *Segment) {
+	at := p.idPlace(s.ID)
+	old := p.byID.at(at)
+	switch {
+	case old == nil || (*old).ID != s.ID:
+		p.byID.insert(p.generation, at, s)
+		p.byBase.insert(p.generation, p.basePlace(s), s)
+	case (*old).BaseOffset == s.BaseOffset && (*old).EndOffset == s.EndOffset:
+		p.withdraw(*old)
+		p.byBase.set(p.generation, p.basePlace(*old), s)
+		p.byID.set(p.generation, at, s)
+	default:
+		p.withdraw(*old)
+		p.byBase.remove(p.generation, p.basePlace(*old))
+		p.byBase.insert(p.generation, p.basePlace(s), s)
+		p.byID.set(p.generation, at, s)
+	}
+	if s.State == CopyFinished {
+		for r := range s.stretches {
+			p.finished.edit(p.generation, r.epoch).finish(p.generation, s, r)
+		}
+	}
+}
+
+// drop forgets a segment that is there.
+func (p *Partition) drop(s *Segment) {
+	p.withdraw(s)
+	p.byBase.remove(p.generation, p.basePlace(s))
+	p.byID.remove(p.generation, p.idPlace(s.ID))
+}
+
+func (p *Partition) withdraw(s *Segment) {
+	if s.State != CopyFinished {
+		return
+	}
+	for r := range s.stretches {
+		p.finished.edit(p.generation, r.epoch).withdraw(p.generation, s, r)
+	}
+}
+
+// settle computes what follows from the segments, once a change is complete: the lineage, the start and the end.
+func (p *Partition) settle() {
+	if l := derive(p.told, p.finished); !slices.Equal(l, p.lineage) {
+		p.lineage = l
+	}
+	p.start = p.bounds.Start
+	if p.start < 0 {
+		p.start = -1
+		for s := range p.byBase.all() {
+			if p.readable(s) {
+				p.start = s.firstReadable()
+				break
+			}
+		}
+	}
+	p.tieredEnd = p.start
+	// A segment in the lineage ends before the next epoch of the lineage starts: the highest epoch that has one has the end.
+	for _, e := range slices.Backward(p.lineage) {
+		x := p.finished.get(e.Epoch)
+		if x == nil {
+			continue
+		}
+		if s := x.closest(math.MaxInt64, p.lineage.holds); s != nil {
+			p.tieredEnd = max(p.tieredEnd, s.EndOffset+1)
+			break
+		}
+	}
+}

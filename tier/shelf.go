@@ -1,0 +1,180 @@
+package tier
+
+import (
+	"iter"
+	"slices"
+	"sort"
+)
+
+// leafMax bounds what one change copies: a leaf (1 or 2 KiB at 128 entries) and the list of leaves (80 pointers at 10,000
+// entries), where a flat slice of 10,000 would copy 80 KB for every segment event.
+const leafMax = 128
+
+// leaf is a part of a shelf. Only the Apply whose generation it carries may write to it.
+type leaf[E any] struct {
+	generation uint64
+	items      []E
+}
+
+// shelf is a sorted sequence whose versions share their leaves: copying a shelf is cheap, and a copy that is changed
+// under a new generation leaves all others as they were. The caller keeps it sorted. Reading needs no lock.
+type shelf[E any] struct {
+	leaves     []*leaf[E]
+	size       int
+	generation uint64
+}
+
+// place is a position in a shelf; item may equal the leaf's length (the end of the leaf).
+type place struct{ leaf, item int }
+
+// seek finds the first entry for which before is false; before must be true for a prefix of the shelf.
+func (s *shelf[E]) seek(before func(*E) bool) place {
+	i := sort.Search(len(s.leaves), func(i int) bool { return !before(&s.leaves[i].items[0]) })
+	if i == 0 {
+		return place{}
+	}
+	items := s.leaves[i-1].items
+	return place{i - 1, sort.Search(len(items), func(k int) bool { return !before(&items[k]) })}
+}
+
+// at gives the entry at p, or nil behind the last one.
+func (s *shelf[E]) at(p place) *E {
+	if p.leaf < len(s.leaves) && p.item == len(s.leaves[p.leaf].items) {
+		p = place{p.leaf + 1, 0}
+	}
+	if p.leaf >= len(s.leaves) {
+		return nil
+	}
+	return &s.leaves[p.leaf].items[p.item]
+}
+
+// last gives the greatest entry, or nil.
+func (s *shelf[E]) last() *E {
+	if s.size == 0 {
+		return nil
+	}
+	items := s.leaves[len(s.leaves)-1].items
+	return &items[len(items)-1]
+}
+
+// all yields the entries ascending.
+func (s *shelf[E]) all() iter.Seq[E] {
+	return func(yield func(E) bool) {
+		for _, l := range s.leaves {
+			for _, e := range l.items {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// upFrom yields the entry at p and those behind it, ascending.
+func (s *shelf[E]) upFrom(p place) iter.Seq[E] {
+	return func(yield func(E) bool) {
+		for i := p.leaf; i < len(s.leaves); i++ {
+			items := s.leaves[i].items
+			if i == p.leaf {
+				items = items[p.item:]
+			}
+			for _, e := range items {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// downFrom yields the entries before p, descending.
+func (s *shelf[E]) downFrom(p place) iter.Seq[E] {
+	return func(yield func(E) bool) {
+		for i := min(p.leaf, len(s.leaves)-1); i >= 0; i-- {
+			items := s.leaves[i].items
+			if i == p.leaf {
+				items = items[:p.item]
+			}
+			for k := len(items) - 1; k >= 0; k-- {
+				if !yield(items[k]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// own makes the list of leaves, and leaf i of it, writable for a generation.
+func (s *shelf[E]) own(generation uint64, i int) *leaf[E] {
+	if s.generation != generation {
+		s.leaves = slices.Clone(s.leaves)
+		s.generation = generation
+	}
+	l := s.leaves[i]
+	if l.generation != generation {
+		l = &leaf[E]{generation, slices.Clone(l.items)}
+		s.leaves[i] = l
+	}
+	return l
+}
+
+// insert puts e before the entry at p.
+func (s *shelf[E]) insert(generation uint64, p place, e E) {
+	if len(s.leaves) == 0 {
+		s.leaves, s.generation = []*leaf[E]{{generation, []E{e}}}, generation
+		s.size = 1
+		return
+	}
+	s.size++
+	l := s.own(generation, p.leaf)
+	if len(l.items) < leafMax {
+		l.items = slices.Insert(l.items, p.item, e)
+		return
+	}
+	// Behind the very last entry a new leaf begins, so that a log that only grows has full leaves; elsewhere halves.
+	cut := leafMax / 2
+	if p.leaf == len(s.leaves)-1 && p.item == leafMax {
+		cut = leafMax
+	}
+	right := &leaf[E]{generation, slices.Clone(l.items[cut:])}
+	clear(l.items[cut:])
+	l.items = l.items[:cut]
+	if p.item <= cut && cut < leafMax {
+		l.items = slices.Insert(l.items, p.item, e)
+	} else {
+		right.items = slices.Insert(right.items, p.item-cut, e)
+	}
+	s.leaves = slices.Insert(s.leaves, p.leaf+1, right)
+}
+
+// set replaces the entry at p, which must exist.
+func (s *shelf[E]) set(generation uint64, p place, e E) {
+	p = s.settled(p)
+	s.own(generation, p.leaf).items[p.item] = e
+}
+
+// remove takes the entry at p out, which must exist.
+func (s *shelf[E]) remove(generation uint64, p place) {
+	p = s.settled(p)
+	s.size--
+	l := s.own(generation, p.leaf)
+	if len(l.items) == 1 {
+		s.leaves = slices.Delete(s.leaves, p.leaf, p.leaf+1)
+		return
+	}
+	l.items = slices.Delete(l.items, p.item, p.item+1)
+	// A neighbour is taken in when both fit in half a leaf: retention that thins out a list doesn't leave crumbs.
+	if p.leaf+1 < len(s.leaves) {
+		if next := s.leaves[p.leaf+1].items; len(l.items)+len(next) <= leafMax/2 {
+			l.items = append(l.items, next...)
+			s.leaves = slices.Delete(s.leaves, p.leaf+1, p.leaf+2)
+		}
+	}
+}
+
+func (s *shelf[E]) settled(p place) place {
+	if p.item == len(s.leaves[p.leaf].items) {
+		return place{p.leaf + 1, 0}
+	}
+	return p
+}

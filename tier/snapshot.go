@@ -1,0 +1,54 @@
+package tier
+
+import (
+	"iter"
+	"slices"
+
+	"coldtap/segment"
+)
+
+// Snapshot is a consistent, immutable view. All methods may be called concurrently, and what they give stays valid.
+type Snapshot struct {
+	topics     *topicSet
+	partitions shelf[*Partition] // by id; those that are only half known too
+	segments   int
+}
+
+// Topics lists one topic for each name (the chosen id), sorted by name.
+func (s *Snapshot) Topics() []Topic { return slices.Clone(s.topics.chosen) }
+
+// TopicByName gives the topic of that name; of several live ones that carry it, the one with the newest event.
+func (s *Snapshot) TopicByName(name string) (Topic, bool) { return s.topics.byName(name) }
+
+// TopicByID reaches every topic that has a partition, also one whose name another id has taken over.
+func (s *Snapshot) TopicByID(id segment.UUID) (Topic, bool) {
+	t, ok := s.topics.byID[id]
+	return t, ok
+}
+
+// Partition gives a partition that has known bounds or segments.
+func (s *Snapshot) Partition(id PartitionID) (*Partition, bool) {
+	p := s.partitions.at(partitionPlace(&s.partitions, id))
+	if p == nil || (*p).id != id || !(*p).isListed() {
+		return nil, false
+	}
+	return *p, true
+}
+
+// Partitions yields every partition that Partition would give, by topic id and number.
+func (s *Snapshot) Partitions() iter.Seq[*Partition] {
+	return func(yield func(*Partition) bool) {
+		for p := range s.partitions.all() {
+			if p.isListed() && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// Segments counts the live ones: every state but DELETE_SEGMENT_FINISHED.
+func (s *Snapshot) Segments() int { return s.segments }
+
+func partitionPlace(s *shelf[*Partition], id PartitionID) place {
+	return s.seek(func(p **Partition) bool { return (*p).id.compare(id) < 0 })
+}
