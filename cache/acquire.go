@@ -140,16 +140,19 @@ func (c *Cache) Prefetch(follow context.Context, r Request) bool {
 	if r.check(c.arena.slabSize) != nil || follow.Err() != nil {
 		return false
 	}
-	if c.Contains(r.Key) {
-		c.metrics.prefetch[prefetchPresent].Inc()
-		return true
-	}
 	hash := c.hash(r.Key)
 	s := c.shard(hash)
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return false
+	}
+	// Looked up under the lock that flights land under: between an earlier look and this one, the flight that a whole
+	// herd is waiting for may have landed, and each of them would load the chunk again.
+	if ch := s.chunks[r.Key]; ch != nil && ch.refs.Load() > 0 {
+		s.mu.Unlock()
+		c.metrics.prefetch[prefetchPresent].Inc()
+		return true
 	}
 	if f := s.flights[r.Key]; f != nil {
 		f.followLocked(follow)

@@ -493,3 +493,24 @@ func TestMetrics(t *testing.T) {
 		t.Error("a second cache on the same registerer went unnoticed")
 	}
 }
+
+// A flight that lands between two look-ups of a herd's read-ahead must not be flown again by each of the herd.
+func TestHerdOfPrefetchesLoadsOnce(t *testing.T) {
+	const chunks, herd = 48, 64
+	c, st := open(t, 2*chunks), &store{}
+	for n := range chunks {
+		var wg sync.WaitGroup
+		for range herd {
+			wg.Go(func() { c.Prefetch(context.Background(), st.chunkOf(1, n)) })
+		}
+		wg.Wait()
+		ch, _, err := c.Acquire(context.Background(), st.chunkOf(1, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Release()
+	}
+	if st.count() != chunks {
+		t.Errorf("%d loads of %d chunks", st.count(), chunks)
+	}
+}

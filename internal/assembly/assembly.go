@@ -124,6 +124,9 @@ func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cach
 	begun := cache.Queued(ctx) // until the pool admits it, a load that everybody has left is dropped
 	err = l.pool.Do(ctx, lanes[urgency], func(ctx context.Context) error {
 		begun()
+		if err := ctx.Err(); err != nil {
+			return err // dropped between admission and here: no GET for nobody
+		}
 		cost, err := l.layout.ReadLog(ctx, l.seg, dst, off)
 		loaded = cache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 		return err

@@ -1,0 +1,46 @@
+GO ?= go
+VERSION ?= dev
+BIN := bin/coldtap
+# The packages whose tests run goroutines against each other.
+CONCURRENT := ./cache/... ./readerpool/... ./readahead/... ./indexcache/... ./tier/... ./catalog/... ./rangeio/... ./fetch/... ./gateway/...
+FUZZTIME ?= 10s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build help demo test race lint fuzz bench cover clean
+.DEFAULT_GOAL := build
+
+build: ## build the binary into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/coldtap
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## serve a sample of real Kafka segments on 127.0.0.1:8080
+	$(BIN) demo
+
+test: ## run every test
+	$(GO) test ./...
+
+race: ## run the concurrent rooms' tests under the race detector
+	$(GO) test -race $(CONCURRENT)
+
+lint: ## gofmt, vet and staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@set -e; $(GO) list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r pkg dir; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir/*_test.go 2>/dev/null); do \
+			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg </dev/null; \
+		done; \
+	done
+
+bench: build ## print the figures of docs/benchmarks.md, measured in one run
+	$(BIN) bench
+
+cover: ## show what tests don't reach
+	$(GO) test -coverprofile=cover.out -coverpkg=./... ./... && $(GO) tool cover -func=cover.out | tail -n 1 && $(GO) tool cover -html=cover.out -o cover.html
+
+clean: ## remove what was built
+	rm -rf bin cover.out cover.html

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"coldtap/internal/config"
+	"coldtap/internal/sample"
+)
+
+// demoDrain is how long answers may take once Ctrl-C was pressed.
+const demoDrain = 5 * time.Second
+
+func runDemo(ctx context.Context, env environment, args []string) error {
+	flags := newFlags(env, "demo",
+		"Offloads a sample of segments that a real Kafka broker wrote, and serves them over HTTP. Ctrl-C cleans up.",
+		"coldtap demo")
+	listen := flags.set.String("listen", "127.0.0.1:8080", "`address` to serve on")
+	admin := flags.set.String("admin", "127.0.0.1:9090", "`address` of metrics and health")
+	data := flags.set.String("data", "", "keep objects and metadata in this `folder` instead of a temporary one")
+	flags.logLevel = "warn"
+	log, err := flags.parse(env, args)
+	if err != nil {
+		return err
+	}
+	dir := *data
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "coldtap-demo-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	cfg := config.Default()
+	cfg.Listen, cfg.Admin = *listen, *admin
+	cfg.Store.Kind, cfg.Store.File.Dir = "file", filepath.Join(dir, "objects")
+	cfg.Metadata.Embedded.Path = filepath.Join(dir, "coldtap.db")
+	cfg.Cache.Memory, cfg.Cache.Chunk = 64<<20, 1<<20
+	cfg.Offload.LogDirs = []string{filepath.Join(dir, "logdir")}
+
+	fmt.Fprintln(env.out, "offloading a sample that an Apache Kafka 4.3.1 broker wrote …")
+	if err := sample.Extract(cfg.Offload.LogDirs[0]); err != nil {
+		return err
+	}
+	report, err := offloadOnce(ctx, cfg, offloadOptions{}, log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(env.out, summary(&report))
+	s, err := newServer(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	printTour(env.out, s.data.Addr(), s.adminListener.Addr())
+	return s.run(ctx, demoDrain)
+}
+
+// tour is what the demo suggests to try; a test runs every line of it.
+var tour = []struct{ what, curl string }{
+	{"the topics", `curl 'http://%s/topics'`},
+	{"a range as JSON", `curl 'http://%s/topics/plain/partitions/0/records?offset=100&max_records=3'`},
+	{"the same, one record a line", `curl -H 'Accept: application/x-ndjson' 'http://%s/topics/codecs/partitions/0/records?offset=700&end_offset=705'`},
+	{"from a point in time", `curl 'http://%s/topics/plain/partitions/0/records?timestamp=2023-11-14T22:20:00Z&max_records=2'`},
+	{"what transactions committed …", `curl -H 'Accept: application/x-ndjson' 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_committed' | tail -n 1`},
+	{"… and with what they aborted", `curl -H 'Accept: application/x-ndjson' 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_uncommitted' | tail -n 1`},
+	{"raw batches, still compressed", `curl -H 'Accept: application/vnd.kafka.recordbatch' 'http://%s/topics/codecs/partitions/0/records?offset=0' | head -c 61 | od -A d -t x1`},
+	{"bytes of a segment file", `curl -H 'Range: bytes=0-60' 'http://%s/topics/plain/partitions/0/segments/0/log' | od -A d -t x1`},
+}
+
+func printTour(w io.Writer, data, admin net.Addr) {
+	fmt.Fprintf(w, "\ncoldtap serves on http://%s (metrics: http://%s/metrics). Try:\n", data, admin)
+	for _, t := range tour {
+		fmt.Fprintf(w, "\n# %s\n%s\n", t.what, fmt.Sprintf(t.curl, data))
+	}
+	fmt.Fprintln(w, "\nCtrl-C ends it and cleans up.")
+}

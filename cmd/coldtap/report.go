@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"coldtap/offload"
+)
+
+// printReport shows what an offload did, partition by partition, and why each thing that was left was left.
+func printReport(w io.Writer, r *offload.Report) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		end := "-"
+		if p.TieredEnd >= 0 {
+			end = fmt.Sprint(p.TieredEnd)
+		}
+		fmt.Fprintf(table, "%s-%d\tcopied %d\t%s\ttiered end %s\n", p.Topic, p.Partition, p.Segments, size(p.Bytes), end)
+		for _, l := range p.Left {
+			fmt.Fprintf(table, "\tleft %s\t%s\t%s\n", counted(l), size(l.Bytes), because(l))
+		}
+		for _, text := range p.Rebuilt {
+			fmt.Fprintf(table, "\trebuilt\t\t%s\n", text)
+		}
+		for _, text := range p.Notes {
+			fmt.Fprintf(table, "\tnote\t\t%s\n", text)
+		}
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(table, "%s\tpassed over\t\t%s\n", s.Path, s.Reason)
+	}
+	table.Flush()
+	fmt.Fprintln(w, summary(r))
+}
+
+// summary is the report in one line.
+func summary(r *offload.Report) string {
+	segments, bytes := r.Copied()
+	failed := 0
+	for i := range r.Partitions {
+		if r.Partitions[i].Failed() {
+			failed++
+		}
+	}
+	text := fmt.Sprintf("copied %d segments (%s) of %d partitions", segments, size(bytes), len(r.Partitions))
+	if failed > 0 {
+		text += fmt.Sprintf("; %d partitions failed", failed)
+	}
+	return text
+}
+
+func counted(l offload.Leftover) string {
+	if l.Base < 0 {
+		return "all"
+	}
+	return fmt.Sprintf("%d from offset %d", l.Segments, l.Base)
+}
+
+func because(l offload.Leftover) string {
+	if l.Detail == "" {
+		return string(l.Reason)
+	}
+	return string(l.Reason) + ": " + l.Detail
+}
+
+// size writes bytes for people, to three digits.
+func size(n int64) string {
+	value, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for value >= 1024 && i < len(units)-1 {
+		value /= 1024
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[i]
+}
+
+// describe is one event in a line.
+func describe(e offload.Event) string {
+	place := "log directory"
+	if e.Topic != "" {
+		place = fmt.Sprintf("%s-%d", e.Topic, e.Partition)
+	}
+	text := fmt.Sprintf("%s: %s", place, e.Step)
+	if e.Base >= 0 {
+		text += fmt.Sprintf(" from offset %d", e.Base)
+	}
+	if e.Bytes > 0 {
+		text += ", " + size(e.Bytes)
+	}
+	if e.Reason != "" {
+		text += ": " + string(e.Reason)
+	}
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// barWidth is the progress bar's width in characters.
+const barWidth = 24
+
+// bar draws how far a run is.
+func bar(e offload.Event) string {
+	if e.Total <= 0 {
+		return ""
+	}
+	done := min(e.Done, e.Total)
+	filled := int(barWidth * done / e.Total)
+	return fmt.Sprintf("[%s%s] %s of %s ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), size(done), size(e.Total))
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"coldtap/catalog/sqlite"
+	"coldtap/gateway"
+	"coldtap/internal/assembly"
+	"coldtap/internal/config"
+	"coldtap/layout/native"
+	"coldtap/rangeio"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// server is a running gateway with everything under it. Close order is the reverse of the fields' order.
+type server struct {
+	cfg     config.Config
+	log     *slog.Logger
+	store   *rangeio.Client
+	backend rangeio.Backend
+	catalog *sqlite.Reader
+	path    *assembly.ReadPath
+	gateway *gateway.Server
+	admin   *http.Server
+
+	data, adminListener net.Listener
+}
+
+// adminHeaderTimeout bounds how long the admin plane waits for a request's header.
+const adminHeaderTimeout = 5 * time.Second
+
+// newServer builds a gateway and takes its ports; nothing is answered before Run.
+func newServer(ctx context.Context, cfg config.Config, log *slog.Logger) (s *server, err error) {
+	s = &server{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if s.data, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return s, fmt.Errorf("listen: %w", err)
+	}
+	if s.adminListener, err = net.Listen("tcp", cfg.Admin); err != nil {
+		return s, fmt.Errorf("admin: %w", err)
+	}
+	if s.backend, err = openStore(ctx, cfg, false); err != nil {
+		return s, fmt.Errorf("store: %w", err)
+	}
+	s.store = rangeio.NewClient(s.backend, rangeio.Config{Logger: log, Registerer: registry})
+
+	// The catalog tells of deletions before the read path exists, and the cache feels pressure before the gateway
+	// does; both reach the later part through a pointer that is set once it is there.
+	var path atomic.Pointer[assembly.ReadPath]
+	var front atomic.Pointer[gateway.Server]
+	s.catalog, err = sqlite.OpenReader(ctx, cfg.Metadata.Embedded.Path, sqlite.ReaderOptions{
+		Logger: log, Registerer: registry,
+		OnDelete: func(seg *tier.Segment) {
+			if p := path.Load(); p != nil {
+				p.Drop(seg)
+			}
+		},
+	})
+	if err != nil {
+		return s, fmt.Errorf("metadata: %w", err)
+	}
+	s.path, err = assembly.New(assembly.Options{
+		Source: s.catalog,
+		Layout: native.New(s.store, ""),
+
+		ChunkMemory:  int64(cfg.Cache.Memory),
+		Chunk:        int64(cfg.Cache.Chunk),
+		IndexMemory:  int64(cfg.Cache.IndexMemory),
+		DecodeMemory: int64(cfg.Limits.DecodeMemory),
+
+		Threads:      cfg.Reader.Threads,
+		MaxPending:   cfg.Reader.MaxPending,
+		QueueTimeout: time.Duration(cfg.Reader.QueueTimeout),
+		Ahead:        aheadChunks(cfg),
+		Pressure: func() {
+			if g := front.Load(); g != nil {
+				g.CutLongestStalled()
+			}
+		},
+		Logger: log, Registerer: registry,
+	})
+	if err != nil {
+		return s, err
+	}
+	path.Store(s.path)
+	s.gateway = gateway.New(gateway.Config{
+		Service:          s.path.Service,
+		Decode:           s.path.Decode,
+		MaxResponseBytes: int64(cfg.Limits.MaxResponseBytes),
+		LookAhead:        lookAhead * int64(cfg.Cache.Chunk),
+		StallTimeout:     time.Duration(cfg.Limits.StallTimeout),
+		Logger:           log,
+		Registerer:       registry,
+	})
+	front.Store(s.gateway)
+	s.admin = &http.Server{
+		Handler:           gateway.NewAdmin(registry, s.gateway.Ready),
+		ReadHeaderTimeout: adminHeaderTimeout,
+	}
+	return s, nil
+}
+
+// lookAhead is how many chunks of an answer may be pinned before the status line to learn its length.
+const lookAhead = 2
+
+// maxAhead is how many chunks a reader is kept ahead of: enough to hide one round trip behind the next.
+const maxAhead = 2
+
+// aheadChunks is the read-ahead window in chunks: at most a quarter of the arena, so that a reader does not evict what
+// it is about to read.
+func aheadChunks(cfg config.Config) int {
+	chunks := min(cfg.Reader.ReadAhead, cfg.Cache.Memory/4) / cfg.Cache.Chunk
+	return int(min(chunks, maxAhead))
+}
+
+// run answers requests until ctx ends, then lets running answers finish within drain.
+func (s *server) run(ctx context.Context, drain time.Duration) error {
+	failed := make(chan error, 2)
+	go func() { failed <- s.admin.Serve(s.adminListener) }()
+	go func() { failed <- s.gateway.Serve(s.data) }()
+	s.log.Info("serving", "listen", s.data.Addr().String(), "admin", s.adminListener.Addr().String(),
+		"store", s.store.String(), "chunk_memory", s.cfg.Cache.Memory.String(), "chunk", s.cfg.Cache.Chunk.String())
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.log.Info("draining", "limit", drain.String())
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	return errors.Join(err, s.close(limit))
+}
+
+// close ends everything that was started, in reverse order.
+func (s *server) close(ctx context.Context) error {
+	var errs []error
+	add := func(what string, err error) {
+		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	if s.gateway != nil {
+		add("drain", s.gateway.Shutdown(ctx))
+	}
+	if s.data != nil {
+		add("listener", s.data.Close())
+	}
+	if s.admin != nil {
+		add("admin", s.admin.Shutdown(ctx))
+	}
+	if s.adminListener != nil {
+		add("admin listener", s.adminListener.Close())
+	}
+	if s.path != nil {
+		add("read path", s.path.Close(ctx))
+	}
+	if s.catalog != nil {
+		add("metadata", s.catalog.Close())
+	}
+	if s.backend != nil {
+		add("store", s.backend.Close())
+	}
+	return errors.Join(errs...)
+}
