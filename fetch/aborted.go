@@ -1,0 +1,142 @@
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"coldtap/indexcache"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// abortedBatches tells which batches of a segment belong to aborted transactions. Batches are asked about in offset
+// order; asking again about the same one is fine.
+type abortedBatches struct {
+	list   []segment.AbortedTxn // by FirstOffset
+	at     int
+	active map[int64]int64 // producer → offset of the abort marker of its latest transaction begun so far
+}
+
+// set begins with another segment's list.
+func (a *abortedBatches) set(list []segment.AbortedTxn) {
+	a.list = list
+	a.rewind()
+}
+
+func (a *abortedBatches) rewind() {
+	a.at = 0
+	clear(a.active)
+}
+
+// hides says whether the batch is data of an aborted transaction: one of its producer's that began at or before it and
+// whose marker comes after it.
+func (a *abortedBatches) hides(h *segment.Header) bool {
+	last := h.LastOffset()
+	for a.at < len(a.list) && a.list[a.at].FirstOffset <= last {
+		t := &a.list[a.at]
+		a.at++
+		if t.LastOffset < h.BaseOffset {
+			continue
+		}
+		if a.active == nil {
+			a.active = make(map[int64]int64)
+		}
+		a.active[t.ProducerID] = max(a.active[t.ProducerID], t.LastOffset)
+	}
+	if len(a.active) == 0 || !h.IsTransactional() {
+		return false
+	}
+	marker, ok := a.active[h.ProducerID]
+	return ok && h.BaseOffset <= marker
+}
+
+// abortedIn gives the aborted transactions with data in seg, by first offset, and the offset up to which that list is
+// proven to be complete: MaxInt64 when it is for the whole segment.
+//
+// Where the copier did not leave the complete list, the transaction indexes of this segment and of those after it are
+// searched, as brokers do (RemoteLogManager.collectAbortedTransactions), since an entry stands where its ABORT marker
+// is. A producer snapshot ends the search: a transaction that began in or before seg, has no entry so far and is not open
+// in the snapshot was committed. Brokers go on in their local segments; here proof ends with the tier.
+func (st *Stream) abortedIn(ctx context.Context, seg *tier.Segment, entry *indexcache.Entry) ([]segment.AbortedTxn, int64, error) {
+	if entry.Decided && entry.TxnErr == nil {
+		return entry.Aborted, math.MaxInt64, nil
+	}
+	var list []segment.AbortedTxn
+	upper := seg.EndOffset + 1
+	decidedEnd := seg.BaseOffset // what is proven by no snapshot
+	for s, e := seg, entry; ; e = nil {
+		next, more := st.part.Next(s)
+		// A segment without aborts is worth reading only for the last snapshot of all.
+		if e == nil && (!s.TxnIndexEmpty || !more) {
+			var err error
+			if e, err = st.index(ctx, s); err != nil {
+				return nil, 0, err
+			}
+		}
+		if e != nil {
+			complete, err := collectAborted(&list, s, e, seg.BaseOffset, upper)
+			if err != nil {
+				return nil, 0, err
+			}
+			open, known := earliestOpen(e.Files.Snapshot)
+			if complete || known && open >= upper {
+				decidedEnd = math.MaxInt64
+				break
+			}
+			if known && !more {
+				decidedEnd = open
+			}
+		}
+		if !more {
+			break
+		}
+		s = next
+	}
+	slices.SortFunc(list, func(a, b segment.AbortedTxn) int {
+		return cmp.Or(cmp.Compare(a.FirstOffset, b.FirstOffset), cmp.Compare(a.ProducerID, b.ProducerID), cmp.Compare(a.LastOffset, b.LastOffset))
+	})
+	return slices.Compact(list), decidedEnd, nil
+}
+
+// collectAborted adds those entries of a segment's transaction index that touch [from, upper), and says whether an entry
+// proves that no other transaction does.
+func collectAborted(list *[]segment.AbortedTxn, s *tier.Segment, e *indexcache.Entry, from, upper int64) (complete bool, err error) {
+	txns, err := e.Files.TxnIndex, e.TxnErr
+	var parsed []segment.AbortedTxn
+	if err == nil && txns != nil {
+		parsed, err = segment.ParseTxnIndex(txns, s.BaseOffset)
+	}
+	if err != nil {
+		fault := failure(Damaged, err, "the transaction index is damaged, so read_committed can't be answered")
+		fault.Segment = s.ID
+		return false, fault
+	}
+	for _, t := range parsed {
+		if t.LastOffset >= from && t.FirstOffset < upper {
+			*list = append(*list, t)
+		}
+		complete = complete || t.LastStableOffset >= upper
+	}
+	return complete, nil
+}
+
+// earliestOpen is the first offset of the oldest transaction that is open in a producer snapshot, MaxInt64 when none
+// is; known is false when there is no usable snapshot.
+func earliestOpen(snapshot []byte) (offset int64, known bool) {
+	if snapshot == nil {
+		return 0, false
+	}
+	producers, err := segment.ParseSnapshot(snapshot)
+	if err != nil {
+		return 0, false
+	}
+	offset = math.MaxInt64
+	for _, p := range producers {
+		if p.TxnFirstOffset >= 0 {
+			offset = min(offset, p.TxnFirstOffset)
+		}
+	}
+	return offset, true
+}

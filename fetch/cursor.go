@@ -1,0 +1,392 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+
+	"coldtap/cache"
+	"coldtap/readahead"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// errGone: the segment that is being read is no longer readable in the newest snapshot.
+var errGone = errors.New("the segment is no longer readable")
+
+// pin is a chunk that a cursor holds, and the log positions it covers.
+type pin struct {
+	chunk    *cache.Chunk
+	bytes    []byte
+	from, to int64
+}
+
+func (p *pin) holds(pos int64) bool { return p.chunk != nil && p.from <= pos && pos < p.to }
+
+// slice gives the log bytes [from, to), which must lie in the chunk.
+func (p *pin) slice(from, to int64) []byte { return p.bytes[from-p.from : to-p.from] }
+
+func (p *pin) release() {
+	if p.chunk != nil {
+		p.chunk.Release()
+		*p = pin{}
+	}
+}
+
+// cursor is a reader's place in the log of one segment. It cuts batches out of chunks and checks their checksums. It
+// holds one chunk, and a second one only for a batch that straddles two.
+type cursor struct {
+	svc     *Service
+	wait    *waiter
+	session readahead.Session
+	started bool // session has been started
+	seq     sequence
+
+	seg  *tier.Segment
+	snap *tier.Snapshot // in which seg was last seen to be readable
+	pos  int64          // of the next batch
+
+	cur, next pin
+	head      [segment.HeaderSize]byte // a header that straddles chunks; its first kept bytes outlive the chunk they are of
+	kept      int
+	keptAt    int64
+
+	memory    grant
+	assembled []byte           // a checked batch joined in decode memory, its capacity taken from memory
+	joined    int64            // the batch's position
+	decoder   *segment.Decoder // keeps what it took from memory until Close
+
+	crcBytes int64
+}
+
+// enter moves to position pos of a segment's log. Read-ahead that already reached it goes on.
+func (c *cursor) enter(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
+	c.unpin()
+	c.seg, c.snap, c.pos = seg, snap, pos
+	if c.seq.enter(seg, pos, until) {
+		return nil
+	}
+	c.endSession()
+	c.seq.clear()
+	c.seq.pos = pos
+	return c.seq.append(seg, pos, until)
+}
+
+// unpin lets go of chunks and of an assembled batch.
+func (c *cursor) unpin() {
+	c.cur.release()
+	c.next.release()
+	c.drop()
+	c.kept = 0
+}
+
+// drop frees the assembled batch.
+func (c *cursor) drop() {
+	if c.assembled != nil {
+		c.memory.Release(int64(cap(c.assembled)))
+		c.assembled = nil
+	}
+}
+
+func (c *cursor) endSession() {
+	if c.started {
+		c.session.Close()
+		c.started = false
+	}
+}
+
+func (c *cursor) close() {
+	c.unpin()
+	c.memory.trim()
+	c.endSession()
+	c.seq.clear()
+	c.seg, c.snap = nil, nil
+	c.crcBytes = 0
+}
+
+// load gives the chunk that holds log position pos. With holding it fails with cache.ErrNoSlab instead of waiting for
+// memory. Every load looks whether the segment may still be read: DELETE_SEGMENT_STARTED stops reads at once.
+func (c *cursor) load(ctx context.Context, pos int64, holding bool) (pin, error) {
+	if snap := c.svc.cfg.Source.Snapshot(); snap != c.snap {
+		if p, ok := snap.Partition(c.seq.partition); !ok || !p.Readable(c.seg.ID) {
+			return pin{}, errGone
+		}
+		c.snap = snap
+	}
+	if !c.started {
+		c.svc.cfg.Ahead.Start(&c.session, &c.seq)
+		c.started = true
+	}
+	s := &c.seq.spans[0]
+	n := s.n + int(pos/s.chunk-s.first)
+	c.seq.pos, c.seq.demand = pos, n
+	p := c.wait.begin(ctx)
+	chunk, outcome, err := c.session.Chunk(p, n, holding)
+	if holding && errors.Is(err, cache.ErrNoSlab) {
+		c.wait.end(p, &c.wait.stats.Store, nil)
+		return pin{}, cache.ErrNoSlab
+	}
+	if err := c.wait.end(p, &c.wait.stats.Store, err); err != nil {
+		return pin{}, c.at(err, pos)
+	}
+	c.wait.stats.count(outcome)
+	from := pos - pos%s.chunk
+	got := pin{chunk: chunk, bytes: chunk.Bytes(), from: from, to: from + int64(len(chunk.Bytes()))}
+	if got.to != min(from+s.chunk, c.seg.Size) {
+		got.release()
+		return pin{}, c.at(failure(Internal, nil, "chunk of %d bytes", len(got.bytes)), pos)
+	}
+	return got, nil
+}
+
+// at completes an error with the place it concerns. A loader's error may be shared by many readers, hence the copy.
+func (c *cursor) at(err error, pos int64) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	here := *e
+	if here.Segment.IsZero() {
+		here.Segment = c.seg.ID
+	}
+	if here.Segment == c.seg.ID && here.Position < 0 {
+		here.Position = pos
+	}
+	return &here
+}
+
+func (s *Stats) count(o cache.Outcome) {
+	switch o.Level {
+	case cache.Mem:
+		s.ChunksMem++
+	case cache.Miss:
+		s.ChunksMissed++
+	case cache.Joined:
+		s.ChunksJoined++
+	}
+	s.StoreRequests += o.Loaded.Requests
+	s.StoreBytes += o.Loaded.Bytes
+}
+
+// hold makes cur the chunk of position pos, waiting for it with nothing else held.
+func (c *cursor) hold(ctx context.Context, pos int64) error {
+	if c.cur.holds(pos) {
+		return nil
+	}
+	c.cur.release()
+	if c.next.holds(pos) {
+		c.cur, c.next = c.next, pin{}
+		return nil
+	}
+	c.next.release()
+	var err error
+	c.cur, err = c.load(ctx, pos, false)
+	return err
+}
+
+// headerInside says that the next batch's header can be read without another chunk.
+func (c *cursor) headerInside() bool {
+	return c.cur.holds(c.pos) && (c.pos+segment.HeaderSize <= c.cur.to || c.cur.to == c.seg.Size)
+}
+
+// header reads the header of the batch at pos. Errors of the bytes are *segment.Error.
+func (c *cursor) header(ctx context.Context) (segment.Header, error) {
+	limit := c.seg.Size - c.pos
+	if err := c.hold(ctx, c.pos); err != nil {
+		return segment.Header{}, err
+	}
+	if c.headerInside() {
+		c.kept = 0
+		return segment.ParseHeader(c.cur.slice(c.pos, c.cur.to), limit)
+	}
+	b := c.head[:min(segment.HeaderSize, limit)]
+	n := copy(b, c.cur.slice(c.pos, c.cur.to))
+	c.kept, c.keptAt = n, c.pos
+	for n < len(b) {
+		at := c.pos + int64(n)
+		part, err := c.beside(ctx, at)
+		if err != nil {
+			return segment.Header{}, err
+		}
+		n += copy(b[n:], part.slice(at, part.to))
+	}
+	return segment.ParseHeader(b, limit)
+}
+
+// beside gives the chunk of position at beside the one in cur, or, when there is no memory for two, in its place: what
+// head keeps is then all that is left of the first one.
+func (c *cursor) beside(ctx context.Context, at int64) (*pin, error) {
+	if c.cur.holds(at) {
+		return &c.cur, nil
+	}
+	if c.next.holds(at) {
+		return &c.next, nil
+	}
+	c.next.release()
+	if c.cur.holds(c.pos) {
+		var err error
+		if c.next, err = c.load(ctx, at, true); err == nil {
+			return &c.next, nil
+		} else if !errors.Is(err, cache.ErrNoSlab) {
+			return nil, err
+		}
+	}
+	return &c.cur, c.hold(ctx, at)
+}
+
+// body is where the bytes of a checked batch lie: in one slice, or in two when the batch straddles two chunks.
+type body struct {
+	first, second []byte
+	chunk         bool // first lies in cur (and second in next), else in assembled
+}
+
+// batch makes the bytes of the batch at pos, whose header is h, available and checks them. With whole they come in one
+// slice, joined in decode memory if need be; so does a batch that spreads over more than two chunks, or when there is
+// no memory to hold two.
+func (c *cursor) batch(ctx context.Context, h *segment.Header, whole bool) (body, error) {
+	end := c.pos + h.Size()
+	if c.assembled != nil && c.joined == c.pos && int64(len(c.assembled)) == h.Size() {
+		return body{first: c.assembled}, nil
+	}
+	if c.cur.holds(c.pos) && end <= c.cur.to {
+		b := body{first: c.cur.slice(c.pos, end), chunk: true}
+		from, to := int(c.pos-c.cur.from), int(end-c.cur.from)
+		if c.cur.chunk.Verified(from, to) {
+			return b, nil
+		}
+		if err := c.check(h, b.first); err != nil {
+			return body{}, err
+		}
+		c.cur.chunk.MarkVerified(from, to)
+		return b, nil
+	}
+	if !whole && c.cur.holds(c.pos) && end-c.cur.to <= c.seq.spans[0].chunk {
+		b, err := c.pair(ctx, h, end)
+		if !errors.Is(err, cache.ErrNoSlab) {
+			return b, err
+		}
+	}
+	return c.assemble(ctx, h, end)
+}
+
+// pair checks a batch across two chunks, both held.
+func (c *cursor) pair(ctx context.Context, h *segment.Header, end int64) (body, error) {
+	if !c.next.holds(c.cur.to) {
+		c.next.release()
+		var err error
+		if c.next, err = c.load(ctx, c.cur.to, true); err != nil {
+			return body{}, err
+		}
+	}
+	b := body{first: c.cur.slice(c.pos, c.cur.to), second: c.next.slice(c.next.from, end), chunk: true}
+	from, to := int(c.pos-c.cur.from), int(end-c.next.from)
+	if c.cur.chunk.Verified(from, len(c.cur.bytes)) && c.next.chunk.Verified(0, to) {
+		return b, nil
+	}
+	if err := c.check(h, b.first, b.second); err != nil {
+		return body{}, err
+	}
+	c.cur.chunk.MarkVerified(from, len(c.cur.bytes))
+	c.next.chunk.MarkVerified(0, to)
+	return b, nil
+}
+
+// assemble joins a batch in decode memory, chunk by chunk, each let go before the next is waited for.
+func (c *cursor) assemble(ctx context.Context, h *segment.Header, end int64) (body, error) {
+	size := h.Size()
+	if share := c.memory.from.Size() / 2; size > share {
+		return body{}, c.at(failure(Damaged, nil,
+			"the batch at offset %d has %d bytes; a batch of several chunks may have %d (half of the decode memory)",
+			h.BaseOffset, size, share), c.pos)
+	}
+	if int64(cap(c.assembled)) < size {
+		c.drop()
+		if err := c.reserve(ctx, size); err != nil {
+			return body{}, err
+		}
+		c.assembled = make([]byte, 0, size)
+	}
+	c.assembled = c.assembled[:0]
+	b := c.assembled
+	if c.kept > 0 && c.keptAt == c.pos && !c.cur.holds(c.pos) {
+		b = append(b, c.head[:min(int64(c.kept), size)]...)
+	}
+	for int64(len(b)) < size {
+		at := c.pos + int64(len(b))
+		if err := c.hold(ctx, at); err != nil {
+			return body{}, err
+		}
+		b = append(b, c.cur.slice(at, min(end, c.cur.to))...)
+	}
+	if err := c.check(h, b); err != nil {
+		return body{}, err
+	}
+	c.assembled, c.joined = b, c.pos
+	return body{first: b}, nil
+}
+
+// reserve takes decode memory, letting go of everything else first if that needs waiting.
+func (c *cursor) reserve(ctx context.Context, n int64) error {
+	if c.memory.Reserve(n) == nil {
+		return nil
+	}
+	if err := c.waitForMemory(ctx); err != nil {
+		return err
+	}
+	err := c.memory.Reserve(n)
+	c.memory.trim()
+	return err
+}
+
+// waitForMemory waits for the decode memory that was last refused, with nothing held: chunks, the assembled batch and
+// the decoder's buffer are let go.
+func (c *cursor) waitForMemory(ctx context.Context) error {
+	c.unpin()
+	c.decoder.Close()
+	if err := c.memory.wait(ctx, c.wait); err != nil {
+		return c.at(err, c.pos)
+	}
+	return nil
+}
+
+// open starts the decoder on the batch at pos, whose header is h. The batch's records are views of what the cursor
+// holds.
+func (c *cursor) open(ctx context.Context, h *segment.Header) error {
+	for {
+		b, err := c.batch(ctx, h, true)
+		if err != nil {
+			return err
+		}
+		err = c.decoder.Open(b.first)
+		c.memory.trim()
+		if !overBudget(err) {
+			return err
+		}
+		if err := c.waitForMemory(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// overBudget says that a decoder stopped for want of decode memory only.
+func overBudget(err error) bool {
+	e, ok := errors.AsType[*segment.Error](err)
+	return ok && e.Kind == segment.OverBudget
+}
+
+func (c *cursor) check(h *segment.Header, pieces ...[]byte) error {
+	c.crcBytes += h.Size()
+	return segment.VerifyCRC(h, pieces...)
+}
+
+// followedBy gives the base offset that the header at log position pos states, if that header lies in the same chunk as
+// the batch before it: a look ahead that costs nothing.
+func (c *cursor) followedBy(pos int64) (base int64, ok bool) {
+	if !c.cur.holds(pos) || pos+segment.EntryPrefix > c.cur.to {
+		return 0, false
+	}
+	h, err := segment.ParseHeader(c.cur.slice(pos, c.cur.to), c.seg.Size-pos)
+	if err != nil || h.Magic < 2 {
+		return 0, false
+	}
+	return h.BaseOffset, true
+}

@@ -1,0 +1,22 @@
+// Package fetch is one read of the tier, from request to a stream of batches, in four visible steps:
+//
+//   - resolve: the topic, the partition's bounds and the start offset, from the newest snapshot of the tier;
+//   - locate: the segment that holds the offset, and the position in its log, from its offset index;
+//   - stream: the log's chunks, in order and across segments, with read-ahead no further than the answer can need;
+//   - filter: batches cut by header arithmetic, each checksum checked once, what the isolation level hides left out.
+//
+// It also answers look-ups by time, the listings that its callers show, and byte ranges of a segment's files.
+//
+// Invariants:
+//
+//   - No byte of a batch is handed out, and no batch is passed over, before its checksum has been checked.
+//   - A stream ends with a reason (EndReason) or with an error; it is never just short. Where it says how to go on, that
+//     offset is beyond everything seen, so the same request is never invited twice.
+//   - OutOfRange is said only when certain: metadata is loaded, and above the tiered end it was refreshed first.
+//   - read_committed ends where proof ends (EndUndecided).
+//   - Waiting order, so that the two memory bounds can't deadlock: one may wait for a chunk while holding decode memory,
+//     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk.
+//
+// It knows nothing of HTTP, of the Kafka protocol, or of where bytes and metadata come from: chunk sources and index
+// loaders are given at wiring.
+package fetch

@@ -1,0 +1,137 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"coldtap/cache"
+	"coldtap/indexcache"
+	"coldtap/segment"
+)
+
+// Kind classifies an Error.
+type Kind uint8
+
+const (
+	TopicUnknown Kind = iota + 1
+	PartitionUnknown
+	SegmentUnknown // or a file that the segment does not have
+	BadRequest     // end before start, or a start that can't be resolved here
+	OutOfRange     // certain: below the tier's start, or above its end after a refresh
+	Damaged        // the log contradicts its checksums or itself; or its transaction index does
+	Missing        // bytes are not there although the metadata says so
+	Busy           // reader queue full, or a memory bound reached
+	NotReady       // metadata still loading, or a needed refresh failed
+	Unreachable    // store down, throttling, or too slow for a flight's own deadline
+	TimedOut       // Request.Timeout was used up and nothing had been handed out
+	Canceled       // the caller went away
+	Internal
+
+	kinds = int(Internal) + 1
+)
+
+var kindNames = [kinds]string{
+	TopicUnknown:     "topic_unknown",
+	PartitionUnknown: "partition_unknown",
+	SegmentUnknown:   "segment_unknown",
+	BadRequest:       "bad_request",
+	OutOfRange:       "out_of_range",
+	Damaged:          "damaged",
+	Missing:          "missing",
+	Busy:             "busy",
+	NotReady:         "not_ready",
+	Unreachable:      "unreachable",
+	TimedOut:         "timed_out",
+	Canceled:         "canceled",
+	Internal:         "internal",
+}
+
+// String gives the kind as metrics and logs name it, e.g. "out_of_range".
+func (k Kind) String() string {
+	if int(k) < kinds && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// Error is the error of every call. Errors of the loaders given at wiring are *Error already (the wiring translates
+// those of store, pool and layout), context errors, or cache.ErrNoSlab.
+type Error struct {
+	Kind       Kind
+	Detail     string
+	Segment    segment.UUID // when it concerns one
+	Position   int64        // byte position in the segment's log, -1 = none
+	NextOffset int64        // where a read would go on, or where damage begins; -1 = not known
+	Bounds     Bounds       // for OutOfRange; else all 0
+	RetryAfter time.Duration
+	Err        error
+}
+
+// Error gives the detail, then where it happened and why.
+func (e *Error) Error() string {
+	var s strings.Builder
+	if e.Detail == "" {
+		s.WriteString(strings.ReplaceAll(e.Kind.String(), "_", " "))
+	} else {
+		s.WriteString(e.Detail)
+	}
+	if !e.Segment.IsZero() {
+		fmt.Fprintf(&s, " (segment %s", e.Segment)
+		if e.Position >= 0 {
+			fmt.Fprintf(&s, ", position %d", e.Position)
+		}
+		s.WriteString(")")
+	}
+	if e.Err != nil {
+		s.WriteString(": ")
+		s.WriteString(e.Err.Error())
+	}
+	return s.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// retryAfter is what refusals suggest: a flight takes well under a second when the store is healthy.
+const retryAfter = time.Second
+
+func failure(kind Kind, cause error, format string, args ...any) *Error {
+	e := &Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Position: -1, NextOffset: -1, Err: cause}
+	switch kind {
+	case Busy, NotReady, Unreachable:
+		e.RetryAfter = retryAfter
+	}
+	return e
+}
+
+// translate turns what a wait ended with into an *Error. caller is the context that the caller gave, expired says that
+// the time for waiting was used up. A deadline that is neither's is that of a load.
+func translate(caller context.Context, expired bool, err error) *Error {
+	if ours, ok := errors.AsType[*Error](err); ok {
+		return ours
+	}
+	chunks, _ := errors.AsType[*cache.Error](err)
+	indexes, _ := errors.AsType[*indexcache.Error](err)
+	switch {
+	case chunks != nil && chunks.Kind == cache.NoSlab:
+		return failure(Busy, err, "chunk memory is in use")
+	case chunks != nil && chunks.Kind == cache.Closed, indexes != nil && indexes.Kind == indexcache.Closed:
+		return failure(NotReady, err, "shutting down")
+	case chunks != nil && chunks.Kind == cache.TimedOut, indexes != nil && indexes.Kind == indexcache.TimedOut:
+		return failure(Unreachable, err, "the store did not answer in time")
+	case chunks != nil || indexes != nil:
+		return failure(Internal, err, "unexpected error")
+	case errors.Is(caller.Err(), context.DeadlineExceeded):
+		return failure(TimedOut, err, "the caller's deadline passed")
+	case caller.Err() != nil:
+		return failure(Canceled, err, "the caller went away")
+	case expired:
+		return failure(TimedOut, nil, "the time for waiting was used up")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return failure(Unreachable, err, "the store did not answer in time")
+	}
+	return failure(Internal, err, "unexpected error")
+}

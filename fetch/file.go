@@ -1,0 +1,173 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+
+	"coldtap/cache"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// File is one file of a segment, for byte ranges. It may be used concurrently.
+type File struct {
+	svc  *Service
+	seg  *tier.Segment
+	name string
+	size int64
+	raw  []byte // of a small file
+}
+
+// OpenFile finds a readable segment, by its id or by its base offset in decimal, and one of its files: log, index,
+// timeindex, txnindex, snapshot or leader-epoch-checkpoint. It reads nothing for the log. Errors are *Error.
+func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string) (*File, error) {
+	_, t, p, err := s.find(topic, id, partition)
+	if err != nil {
+		return nil, err
+	}
+	found, ok := findSegment(p, seg)
+	if !ok {
+		return nil, failure(SegmentUnknown, nil, "partition %d of topic %q has no readable segment %q", partition, t.Name, seg)
+	}
+	f := &File{svc: s, seg: found, name: file, size: found.Size}
+	if file == fileLog {
+		return f, nil
+	}
+	unknown := failure(SegmentUnknown, nil, "segment %s has no file %q", found.ID, file)
+	if !slices.Contains([]string{fileOffsets, fileTimes, fileTxns, fileSnapshot, fileEpochs}, file) {
+		return nil, unknown
+	}
+	entry, _, err := s.cfg.Indexes.Get(ctx, found)
+	if err != nil {
+		return nil, f.explain(ctx, translate(ctx, false, err))
+	}
+	switch file {
+	case fileOffsets:
+		f.raw = entry.Files.OffsetIndex
+	case fileTimes:
+		f.raw = entry.Files.TimeIndex
+	case fileTxns:
+		f.raw = entry.Files.TxnIndex
+	case fileSnapshot:
+		f.raw = entry.Files.Snapshot
+	case fileEpochs:
+		f.raw = entry.Files.LeaderEpochs
+	}
+	if f.raw == nil {
+		if slices.Contains(entry.Files.IndexDamaged, file) || file == fileTxns && entry.TxnErr != nil {
+			e := failure(Damaged, entry.TxnErr, "file %q is damaged", file)
+			e.Segment = found.ID
+			return nil, e
+		}
+		return nil, unknown
+	}
+	f.size = int64(len(f.raw))
+	return f, nil
+}
+
+func findSegment(p *tier.Partition, name string) (*tier.Segment, bool) {
+	is := func(*tier.Segment) bool { return false }
+	if id, err := segment.ParseUUID(name); err == nil {
+		is = func(s *tier.Segment) bool { return s.ID == id }
+	} else if base, err := strconv.ParseInt(name, 10, 64); err == nil {
+		is = func(s *tier.Segment) bool { return s.BaseOffset == base }
+	}
+	for _, s := range p.Segments(false) {
+		if is(s) {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+// Size is the file's length in bytes.
+func (f *File) Size() int64 { return f.size }
+
+// ETag is a strong validator, quoted: a segment's files never change.
+func (f *File) ETag() string {
+	return `"` + f.seg.ID.String() + "-" + f.name + "-" + strconv.FormatInt(f.size, 10) + `"`
+}
+
+// explain tells a file that was deleted meanwhile from one that is missing.
+func (f *File) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, errGone) && kindOf(err) != Missing {
+		return err
+	}
+	if !errors.Is(err, errGone) {
+		if refused := f.svc.cfg.Source.Refresh(ctx); refused != nil {
+			return failure(NotReady, refused, "metadata could not be refreshed")
+		}
+		if p, ok := f.svc.cfg.Source.Snapshot().Partition(f.seg.Partition); ok && p.Readable(f.seg.ID) {
+			return err
+		}
+	}
+	e := failure(SegmentUnknown, err, "the segment was deleted")
+	e.Segment = f.seg.ID
+	return e
+}
+
+// Range streams bytes [from, to) as runs, chunk by chunk and without a copy; what lies outside the file is cut off. The
+// caller must Close the stream. The bytes are as stored: no checksum is looked at.
+func (f *File) Range(from, to int64) *FileStream {
+	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
+	fs.cur.svc, fs.cur.wait = f.svc, &fs.wait
+	return fs
+}
+
+// FileStream yields a range of a file. Not for concurrent use.
+type FileStream struct {
+	file *File
+	cur  cursor
+	wait waiter
+	pos  int64
+	to   int64
+	err  error
+}
+
+// Next gives the next run, releasing the one it is given. io.EOF at the end; other errors are *Error.
+func (fs *FileStream) Next(ctx context.Context, run *Run) error {
+	run.Release()
+	if fs.err != nil {
+		return fs.err
+	}
+	if fs.pos >= fs.to {
+		return io.EOF
+	}
+	end := fs.to
+	if fs.file.raw != nil {
+		run.bytes = fs.file.raw[fs.pos:end:end]
+	} else {
+		if err := fs.hold(ctx); err != nil {
+			fs.err = fs.file.explain(ctx, err)
+			fs.Close()
+			return fs.err
+		}
+		end = min(end, fs.cur.cur.to)
+		run.set(&fs.cur.cur, fs.pos, end)
+	}
+	fs.file.svc.metrics.fileBytes.Add(float64(end - fs.pos))
+	fs.pos = end
+	return nil
+}
+
+// hold makes the cursor hold the chunk of pos.
+func (fs *FileStream) hold(ctx context.Context) error {
+	c := &fs.cur
+	if c.seg == nil {
+		c.seq.partition, c.seq.urgency, c.seq.logs = fs.file.seg.Partition, cache.Interactive, fs.file.svc.cfg.Logs
+		if err := c.enter(fs.file.seg, nil, fs.pos, fs.to); err != nil {
+			return err
+		}
+	}
+	c.seq.budget = fs.to - fs.pos
+	return c.hold(ctx, fs.pos)
+}
+
+// Close gives everything back; runs that were handed out stay valid until their own Release.
+func (fs *FileStream) Close() {
+	fs.cur.close()
+	fs.pos = fs.to
+}

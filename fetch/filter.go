@@ -1,0 +1,305 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+
+	"coldtap/segment"
+)
+
+// verdict is what examine found.
+type verdict uint8
+
+const (
+	passes    verdict = iota + 1 // header and body describe a batch to hand out
+	passed                       // a batch was passed over
+	elsewhere                    // asked to stay: the next batch to hand out does not lie on in the same chunk
+	ended
+)
+
+// examine finds the next batch to hand out. With stay it looks no further than the chunk at hand, and at no batch that
+// would leave a gap after the one before.
+func (st *Stream) examine(ctx context.Context, stay bool) (verdict, error) {
+	for st.end == 0 {
+		if st.spent() {
+			st.finish(EndLimit)
+			break
+		}
+		if st.next >= st.rangeEnd {
+			st.finish(EndRange)
+			break
+		}
+		// Whatever follows the claimed last offset is no data: a preallocated log may have a tail of zeros.
+		if st.cur.pos >= st.cur.seg.Size || st.last == st.cur.seg.EndOffset {
+			if stay {
+				return elsewhere, nil
+			}
+			if err := st.nextSegment(ctx); err != nil {
+				if err := st.recover(ctx, err); err != nil {
+					return 0, err
+				}
+			}
+			continue
+		}
+		if stay && !st.cur.headerInside() {
+			return elsewhere, nil
+		}
+		v, err := st.look(ctx, stay)
+		switch {
+		case err != nil && stay:
+			// What was found is handed out first; the fault shows again.
+			return elsewhere, nil
+		case err != nil:
+			if err := st.repair(ctx, err); err != nil {
+				return 0, err
+			}
+		case v != passed:
+			return v, nil
+		case stay:
+			return elsewhere, nil
+		}
+	}
+	return ended, nil
+}
+
+// spent says that nothing more fits the answer.
+func (st *Stream) spent() bool {
+	r := &st.req
+	if st.view == readOffset {
+		return false
+	}
+	return r.MaxRecords > 0 && st.records >= r.MaxRecords ||
+		st.progress && st.served > r.MaxBytes-segment.HeaderSize ||
+		st.hiddenBytes > st.svc.freeScan && st.hiddenBytes-st.svc.freeScan > r.MaxBytes
+}
+
+// look examines the batch at the cursor.
+func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
+	c := &st.cur
+	c.seq.budget = st.affordable()
+	h, err := c.header(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := st.plausible(&h); err != nil {
+		return 0, err
+	}
+	last, size := h.LastOffset(), h.Size()
+	reason, hide := st.hides(&h)
+	if last < st.target {
+		reason, hide = hiddenBefore, true
+	}
+	// The end may lie before the batch; but bytes at a position that is not confirmed may be no header at all.
+	if !st.locating && st.endsBefore(&h, hide) {
+		return ended, nil
+	}
+	whole := !hide && st.needsRecords(&h)
+	// Decoding may wait for memory, which nobody may do who holds a run's chunk.
+	if stay && (whole || c.pos+size > c.cur.to) {
+		return elsewhere, nil
+	}
+	// What is passed over is checked too: a header that lies could hide records.
+	b, err := c.batch(ctx, &h, whole)
+	if err != nil {
+		return 0, err
+	}
+	if err := st.plausibleAfter(&h); err != nil {
+		return 0, err
+	}
+	if st.locating && st.endsBefore(&h, hide) {
+		return ended, nil
+	}
+	st.locating = false
+	if hide {
+		st.tally.skipped[reason]++
+		if reason != hiddenBefore {
+			st.hiddenBytes += size
+			st.reach(last)
+		}
+		st.step(&h)
+		return passed, nil
+	}
+	st.header, st.body = h, b
+	if st.view == readRaw {
+		return st.trim(ctx)
+	}
+	return passes, nil
+}
+
+// endsBefore ends the stream if the batch is not to be handed out any more.
+func (st *Stream) endsBefore(h *segment.Header, hide bool) bool {
+	switch {
+	// A compressed message of magic 0 or 1 names only its last offset.
+	case h.BaseOffset >= st.rangeEnd && (h.Magic >= 2 || h.Codec() == segment.None):
+		st.finish(EndRange)
+	case h.LastOffset() >= st.decidedEnd:
+		st.undecided(h.BaseOffset)
+	case !hide && st.progress && st.served+h.Size() > st.req.MaxBytes && st.view != readOffset:
+		st.finish(EndLimit)
+	default:
+		return false
+	}
+	return true
+}
+
+// affordable is how many bytes, from the cursor on, the answer may still take.
+func (st *Stream) affordable() int64 {
+	if st.view == readOffset {
+		return st.cur.seg.Size
+	}
+	return max(st.req.MaxBytes-st.served, 1)
+}
+
+// hides says whether the reader is not to see the batch, and why.
+func (st *Stream) hides(h *segment.Header) (hidden, bool) {
+	if h.IsControl() && (st.req.Isolation == ReadCommitted || st.view != readRaw) {
+		return hiddenControl, true
+	}
+	return hiddenAborted, st.req.Isolation == ReadCommitted && st.aborted.hides(h)
+}
+
+// needsRecords says whether the batch's records are looked at, not only its header.
+func (st *Stream) needsRecords(h *segment.Header) bool {
+	switch st.view {
+	case readRecords:
+		return true
+	case readOffset:
+		return h.MaxTimestamp >= st.hintTime
+	}
+	return !h.IsControl() && (h.MaxTimestamp >= st.stopAtTime || st.req.MaxRecords > 0 && st.countOf(h) < 0)
+}
+
+// countOf is how many of a batch's records lie in the range, as far as its header tells; -1 when it does not.
+func (st *Stream) countOf(h *segment.Header) int64 {
+	first, last := max(h.BaseOffset, st.next), min(h.LastOffset(), st.rangeEnd-1)
+	switch {
+	case h.Magic < 2:
+		return -1
+	case first == h.BaseOffset && last == h.LastOffset():
+		return int64(h.Count)
+	case h.Count == h.LastOffsetDelta+1:
+		return last - first + 1
+	}
+	return -1
+}
+
+// trim ends the range within the batch that holds the first record at or after the end timestamp, and counts records.
+func (st *Stream) trim(ctx context.Context) (verdict, error) {
+	c, h := &st.cur, &st.header
+	st.wanted = 0
+	if h.IsControl() {
+		return passes, nil
+	}
+	if !st.needsRecords(h) {
+		if st.req.MaxRecords > 0 {
+			st.wanted = st.countOf(h)
+		}
+		return passes, nil
+	}
+	if err := st.scan(ctx); err != nil {
+		return 0, err
+	}
+	if st.wanted == 0 && st.next >= st.rangeEnd {
+		st.finish(EndRange)
+		return ended, nil
+	}
+	// Decoding may have had to let go of the chunks.
+	b, err := c.batch(ctx, h, true)
+	st.body = b
+	return passes, err
+}
+
+// scan counts the batch's records in the range, which it cuts at the end timestamp.
+func (st *Stream) scan(ctx context.Context) error {
+	c := &st.cur
+again:
+	if err := c.open(ctx, &st.header); err != nil {
+		return err
+	}
+	st.wanted = 0
+	var rec segment.Record
+	for {
+		more, err := c.decoder.Next(&rec)
+		if overBudget(err) {
+			if err := c.waitForMemory(ctx); err != nil {
+				return err
+			}
+			goto again
+		}
+		if err != nil || !more {
+			return err
+		}
+		switch {
+		case rec.Offset < st.next:
+		case rec.Offset >= st.rangeEnd:
+			return nil
+		case rec.Timestamp >= st.stopAtTime:
+			st.rangeEnd = rec.Offset
+			if st.wanted == 0 {
+				st.next = max(st.next, rec.Offset)
+			}
+			return nil
+		default:
+			st.wanted++
+		}
+	}
+}
+
+// reach notes that everything up to last was handed out, or is not to be seen.
+func (st *Stream) reach(last int64) {
+	st.next = max(st.next, min(last+1, st.rangeEnd))
+}
+
+// step puts the cursor behind a batch.
+func (st *Stream) step(h *segment.Header) {
+	st.cur.pos += h.Size()
+	st.last = h.LastOffset()
+	st.cur.joined = -1
+}
+
+// plausible checks what no checksum covers: the offsets, against the segment's claim, the batch before, and the index.
+func (st *Stream) plausible(h *segment.Header) error {
+	seg, last := st.cur.seg, h.LastOffset()
+	if h.BaseOffset < seg.BaseOffset || last > seg.EndOffset {
+		return st.damaged(nil, "a batch of offsets %d to %d lies in a segment of %d to %d", h.BaseOffset, last, seg.BaseOffset, seg.EndOffset)
+	}
+	if h.BaseOffset <= st.last {
+		return st.damaged(nil, "a batch of offsets %d to %d follows offset %d", h.BaseOffset, last, st.last)
+	}
+	if st.locating && h.BaseOffset > st.target && (h.Magic >= 2 || h.Codec() == segment.None) {
+		return st.damaged(nil, "the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, last)
+	}
+	return nil
+}
+
+// plausibleAfter looks at the next header, where that costs nothing: a batch that reaches into the next one has a wrong
+// base offset, unless it follows on the one before or opens the segment, which proves it right.
+func (st *Stream) plausibleAfter(h *segment.Header) error {
+	last, seg := h.LastOffset(), st.cur.seg
+	follows := st.last >= 0 && h.BaseOffset == st.last+1 || st.cur.pos == 0 && h.BaseOffset == seg.BaseOffset
+	if follows || last == seg.EndOffset {
+		return nil
+	}
+	if base, ok := st.cur.followedBy(st.cur.pos + h.Size()); ok && base <= last {
+		return st.damaged(nil, "a batch of offsets %d to %d is followed by offset %d", h.BaseOffset, last, base)
+	}
+	return nil
+}
+
+// repair decides what a fault of look means: nil when the stream goes on.
+func (st *Stream) repair(ctx context.Context, err error) error {
+	if bytes, ok := errors.AsType[*segment.Error](err); ok && kindOf(err) == 0 {
+		switch bytes.Kind {
+		case segment.TooLarge:
+			err = st.damaged(err, "a batch is too large, or reaches beyond the log")
+		default:
+			err = st.damaged(err, "damaged batch")
+		}
+	}
+	if kindOf(err) == Damaged && st.locating {
+		if err = st.fallBack(); err == nil {
+			return nil
+		}
+	}
+	return st.recover(ctx, err)
+}

@@ -1,0 +1,162 @@
+package fetch
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"coldtap/segment"
+)
+
+// truth is what a partition of the sample holds, and how much of a log can lie without being caught: base offsets and
+// leader epochs are outside of every checksum.
+type truth struct {
+	tiered
+	records map[Isolation]map[int64]string
+}
+
+func tell(rec *segment.Record) string {
+	return fmt.Sprintf("%d %d %q %q %v", rec.Timestamp, rec.TimestampType, rec.Key, rec.Value, rec.Headers)
+}
+
+func learn(t testing.TB, dir string) *truth {
+	x := &truth{tiered: closed(t, dir), records: map[Isolation]map[int64]string{}}
+	s := newStand(t, shape{})
+	s.addAll(x.tiered)
+	for _, isolation := range []Isolation{ReadCommitted, ReadUncommitted} {
+		all := map[int64]string{}
+		r := from(0)
+		r.Isolation = isolation
+		if a := s.records(r, func(rec *segment.Record) { all[rec.Offset] = tell(rec) }); a.err != nil || a.end != EndTier {
+			t.Fatal(a)
+		}
+		x.records[isolation] = all
+	}
+	return x
+}
+
+// damage changes bytes of one segment, of its log or of an index, and says whether offsets may have been forged.
+func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
+	segments = append(segments, x.segments...)
+	victim := &segments[rng.IntN(len(segments))]
+	victim.maxTime = maxTimestamp(victim.log)
+	file := &victim.log
+	switch rng.IntN(6) {
+	case 0:
+		file = &victim.files.OffsetIndex
+	case 1:
+		file = &victim.files.TimeIndex
+	}
+	*file = bytes.Clone(*file)
+	if len(*file) == 0 {
+		return segments, false
+	}
+	for range 1 + rng.IntN(3) {
+		at := rng.IntN(len(*file))
+		if file == &victim.log && rng.IntN(2) == 0 {
+			at = headerByte(x, victim.base, rng)
+		}
+		(*file)[at] ^= byte(1 << rng.IntN(8))
+	}
+	if file != &victim.log {
+		return segments, false
+	}
+	// Follow the true headers and see whether one of the bytes that nothing protects changed.
+	var original []byte
+	for i := range x.segments {
+		if x.segments[i].base == victim.base {
+			original = x.segments[i].log
+		}
+	}
+	for pos := 0; pos < len(original); {
+		h, err := segment.ParseHeader(original[pos:], 1<<40)
+		if err != nil {
+			break
+		}
+		forged = forged || !bytes.Equal(original[pos:pos+8], (*file)[pos:pos+8])
+		pos += int(h.Size())
+	}
+	return segments, forged
+}
+
+// headerByte picks a byte of some batch's header.
+func headerByte(x *truth, base int64, rng *rand.Rand) int {
+	for i := range x.segments {
+		if x.segments[i].base != base {
+			continue
+		}
+		log := x.segments[i].log
+		var starts []int
+		for pos := 0; pos < len(log); {
+			h, err := segment.ParseHeader(log[pos:], 1<<40)
+			if err != nil {
+				break
+			}
+			starts = append(starts, pos)
+			pos += int(h.Size())
+		}
+		return starts[rng.IntN(len(starts))] + rng.IntN(segment.HeaderSize)
+	}
+	return 0
+}
+
+// read reads a range of a damaged partition. Every record must be the true one, none may be left out silently.
+func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Rand) {
+	s := newStand(t, shape{chunk: 1 << (8 + rng.IntN(6)), memory: 1 << 20, decode: 1 << 20})
+	s.addAll(tiered{segments: segments})
+	r := from(rng.Int64N(x.end))
+	r.Isolation = Isolation(rng.IntN(2))
+	r.MaxBytes = rng.Int64N(100_000)
+	if rng.IntN(3) == 0 {
+		r.EndOffset = r.Offset + rng.Int64N(300)
+	}
+	var got map[int64]string
+	a := s.records(r, func(rec *segment.Record) {
+		if got == nil {
+			got = map[int64]string{}
+		}
+		got[rec.Offset] = tell(rec)
+	})
+	s.raw(r) // checks every batch it gives
+	s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, rng.Int64N(2_000_000_000_000), r.Isolation)
+	if forged {
+		return
+	}
+	if a.err != nil {
+		if k := a.kind(); k != Damaged {
+			t.Fatalf("%+v: %v", r, a.err)
+		}
+		e := a.err.(*Error)
+		a.next = e.NextOffset
+	}
+	for offset, text := range x.records[r.Isolation] {
+		wanted := offset >= r.Offset && offset < a.next && (r.EndOffset < 0 || offset < r.EndOffset)
+		if other, ok := got[offset]; ok != wanted || ok && other != text {
+			t.Fatalf("%+v: offset %d: got %v %q, want %v %q; ended %v", r, offset, ok, other, wanted, text, a)
+		}
+		delete(got, offset)
+	}
+	if len(got) > 0 {
+		t.Fatalf("%+v: records that are not there: %v", r, got)
+	}
+}
+
+// FuzzDamage reads ranges of partitions whose files had bits flipped: each answer is right records or a clear error.
+func FuzzDamage(f *testing.F) {
+	var all []*truth
+	for _, dir := range []string{"txn-1", "codecs-0", "gaps-0"} {
+		all = append(all, learn(f, dir))
+	}
+	for seed := range uint64(30) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		x := all[rng.IntN(len(all))]
+		segments, forged := x.damage(rng)
+		for range 2 {
+			x.read(t, segments, forged, rng)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package fetch
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// kindOfRead says what a request turned out to be.
+type kindOfRead uint8
+
+const (
+	readOpened  kindOfRead = iota // nothing was asked of the stream, or there never was one
+	readRaw                       // NextRun
+	readRecords                   // NextRecord
+	readOffset                    // OffsetForTime
+	readKinds
+)
+
+// hidden says why a batch was passed over.
+type hidden uint8
+
+const (
+	hiddenBefore  hidden = iota // it ends below the start
+	hiddenAborted               // its transaction was aborted
+	hiddenControl               // it holds a marker
+	hiddenKinds
+)
+
+// Results of a request: first those of streams that did not fail, then the kinds of Error.
+const (
+	resultStopped = 0 // the caller stopped first, or a look-up by time was answered
+	resultKinds   = int(endSegment)
+	results       = resultKinds + kinds
+)
+
+type metrics struct {
+	requests  [readKinds][2][results]prometheus.Counter
+	records   prometheus.Counter
+	served    [readKinds]prometheus.Counter
+	fileBytes prometheus.Counter
+	skipped   [hiddenKinds]prometheus.Counter
+	fallbacks prometheus.Counter
+	crcBytes  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{}
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_fetch_requests_total",
+		Help: "Reads by what was asked of them (open: nothing, or refused), isolation level and how they ended: an end reason, stopped by the caller, or a kind of error.",
+	}, []string{"kind", "isolation", "result"})
+	served := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_fetch_served_bytes_total",
+		Help: "Bytes of stored batches handed out, and bytes of segment files.",
+	}, []string{"kind"})
+	skipped := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_fetch_skipped_batches_total",
+		Help: "Batches passed over: below the start, of an aborted transaction, or holding a transaction marker.",
+	}, []string{"reason"})
+	m.records = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coldtap_fetch_records_total",
+		Help: "Records handed out one by one.",
+	})
+	m.fallbacks = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coldtap_fetch_index_fallbacks_total",
+		Help: "Positions of an offset index where no batch for the offset began, so that an earlier position was read from.",
+	})
+	m.crcBytes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coldtap_fetch_crc_checked_bytes_total",
+		Help: "Bytes of batches whose checksum was computed.",
+	})
+	for kind, name := range [readKinds]string{"open", "raw", "records", "offset"} {
+		for isolation, level := range [2]string{"read_committed", "read_uncommitted"} {
+			for result := range results {
+				label := "stopped"
+				if result > resultKinds {
+					label = Kind(result - resultKinds).String()
+				} else if result > 0 && result < resultKinds {
+					label = EndReason(result).String()
+				} else if result == resultKinds {
+					continue
+				}
+				m.requests[kind][isolation][result] = requests.WithLabelValues(name, level, label)
+			}
+		}
+	}
+	m.served[readRaw] = served.WithLabelValues("raw")
+	m.served[readRecords] = served.WithLabelValues("records")
+	m.fileBytes = served.WithLabelValues("file")
+	for reason, name := range [hiddenKinds]string{"before_start", "aborted", "control"} {
+		m.skipped[reason] = skipped.WithLabelValues(name)
+	}
+	if reg != nil {
+		reg.MustRegister(requests, served, skipped, m.records, m.fallbacks, m.crcBytes)
+	}
+	return m
+}
+
+// tally is what one stream adds to the metrics when it closes: a counter per batch would be an atomic write per batch.
+type tally struct {
+	records   int64
+	served    int64
+	skipped   [hiddenKinds]int64
+	fallbacks int64
+}
+
+func (m *metrics) finish(kind kindOfRead, isolation Isolation, end EndReason, failed *Error, t *tally, crcBytes int64) {
+	result := resultStopped
+	switch {
+	case failed != nil:
+		result = resultKinds + int(failed.Kind)
+	case end < endSegment:
+		result = int(end)
+	}
+	m.requests[kind][isolation&1][result].Inc()
+	if c := m.served[kind]; c != nil {
+		c.Add(float64(t.served))
+	}
+	m.records.Add(float64(t.records))
+	for reason, n := range t.skipped {
+		if n > 0 {
+			m.skipped[reason].Add(float64(n))
+		}
+	}
+	m.fallbacks.Add(float64(t.fallbacks))
+	m.crcBytes.Add(float64(crcBytes))
+}

@@ -1,0 +1,10 @@
+//go:build race
+
+package fetch
+
+// The race detector makes each step ten times as slow.
+const (
+	raceEnabled = true
+	subranges   = 3
+	rawStep     = 12_000
+)

@@ -1,0 +1,85 @@
+package fetch
+
+import (
+	"time"
+
+	"coldtap/segment"
+)
+
+// Isolation is a reader's isolation level (KIP-98).
+type Isolation uint8
+
+const (
+	ReadCommitted   Isolation = iota // aborted records are hidden, and the answer ends where transactions are undecided
+	ReadUncommitted                  // everything
+)
+
+// StartKind says how a request names its start.
+type StartKind uint8
+
+const (
+	FromOffset        StartKind = iota
+	FromEarliest                // the tier's start
+	FromLatest                  // the tiered end: an answer with nothing in it
+	FromEarliestLocal           // the first offset that the brokers hold
+	FromTimestamp               // the first data record at or after Timestamp that the isolation level shows
+)
+
+// Request is one read.
+type Request struct {
+	Topic        string
+	TopicID      segment.UUID // zero: the name decides
+	Partition    int32
+	Start        StartKind
+	Offset       int64 // for FromOffset
+	Timestamp    int64 // ms, for FromTimestamp
+	EndOffset    int64 // exclusive; -1 = none
+	EndTimestamp int64 // exclusive, ms; the answer ends before the first record at or after it; -1 = none
+	MaxBytes     int64 // of stored batches; the first batch with data is always whole, hidden batches are free
+	MaxRecords   int64 // 0 = no limit
+	Isolation    Isolation
+	Bulk         bool          // chunks are asked for with the urgency of a backfill
+	Timeout      time.Duration // spent waiting for pool, store and memory, not for the client; 0 = no limit
+}
+
+// EndReason tells why an answer stopped.
+type EndReason uint8
+
+const (
+	EndLimit     EndReason = iota + 1 // bytes, records or time; go on at NextOffset
+	EndRange                          // the asked end
+	EndTier                           // the tier ends here
+	EndUndecided                      // read_committed can't be proven further
+
+	// endSegment ends a search by time within one segment; it never leaves the package.
+	endSegment
+)
+
+// String gives the word that answers use: limit, range, tier, undecided.
+func (r EndReason) String() string {
+	switch r {
+	case EndLimit:
+		return "limit"
+	case EndRange:
+		return "range"
+	case EndTier:
+		return "tier"
+	case EndUndecided:
+		return "undecided"
+	}
+	return "none"
+}
+
+// Bounds of the partition as the answer's headers show them; -1 = unknown. TieredEnd is exclusive.
+type Bounds struct {
+	Start, LocalStart, TieredEnd, LastStable int64
+}
+
+// Stats counts what one answer took. Chunks that read-ahead brought count as in memory or joined, and their requests
+// are nobody's.
+type Stats struct {
+	ChunksMem, ChunksMissed, ChunksJoined int
+	StoreRequests                         int
+	StoreBytes                            int64
+	Resolve, Index, Store                 time.Duration
+}

@@ -1,0 +1,162 @@
+package fetch
+
+import (
+	"context"
+
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// findTopic gives the topic of a name and id, of which one may be zero; with both, both must be the topic's.
+func findTopic(snap *tier.Snapshot, name string, id segment.UUID) (tier.Topic, error) {
+	if id.IsZero() {
+		if t, ok := snap.TopicByName(name); ok {
+			return t, nil
+		}
+		return tier.Topic{}, failure(TopicUnknown, nil, "topic %q is not in the tier", name)
+	}
+	if t, ok := snap.TopicByID(id); ok && (name == "" || name == t.Name) {
+		return t, nil
+	}
+	if name == "" {
+		return tier.Topic{}, failure(TopicUnknown, nil, "no topic has id %s", id)
+	}
+	return tier.Topic{}, failure(TopicUnknown, nil, "topic %q with id %s is not in the tier", name, id)
+}
+
+// find resolves topic and partition in the newest snapshot.
+func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Snapshot, tier.Topic, *tier.Partition, error) {
+	if err := s.Ready(); err != nil {
+		return nil, tier.Topic{}, nil, err
+	}
+	snap := s.cfg.Source.Snapshot()
+	topic, err := findTopic(snap, name, id)
+	if err != nil {
+		return nil, tier.Topic{}, nil, err
+	}
+	p, ok := snap.Partition(tier.PartitionID{Topic: topic.ID, Partition: partition})
+	if !ok {
+		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "topic %q has no partition %d in the tier", topic.Name, partition)
+	}
+	return snap, topic, p, nil
+}
+
+func boundsOf(p *tier.Partition) Bounds {
+	b := p.Bounds()
+	return Bounds{Start: b.Start, LocalStart: b.LocalStart, TieredEnd: p.TieredEnd(), LastStable: b.LastStable}
+}
+
+// resolve sets topic, partition and bounds.
+func (st *Stream) resolve() error {
+	snap, topic, p, err := st.svc.find(st.req.Topic, st.req.TopicID, st.req.Partition)
+	if err != nil {
+		return err
+	}
+	st.topic, st.req.Topic = topic, topic.Name
+	st.see(snap, p)
+	return nil
+}
+
+// see makes p, of snap, the stream's view of its partition.
+func (st *Stream) see(snap *tier.Snapshot, p *tier.Partition) {
+	st.snap, st.part, st.bounds = snap, p, boundsOf(p)
+}
+
+// renew takes the newest view of the partition, which may be gone.
+func (st *Stream) renew() error {
+	snap := st.svc.cfg.Source.Snapshot()
+	if snap == st.snap {
+		return nil
+	}
+	p, ok := snap.Partition(st.part.ID())
+	if !ok {
+		return failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", st.req.Partition, st.topic.Name)
+	}
+	st.see(snap, p)
+	return nil
+}
+
+// refresh asks for newer metadata and takes it.
+func (st *Stream) refresh(ctx context.Context) error {
+	p := st.wait.begin(ctx)
+	err := st.wait.end(p, nil, st.svc.cfg.Source.Refresh(p))
+	if err != nil {
+		if kind := kindOf(err); kind == Canceled || kind == TimedOut {
+			return err
+		}
+		return failure(NotReady, err, "metadata could not be refreshed")
+	}
+	return st.renew()
+}
+
+// resolveStart turns the request's start into an offset, in st.next.
+func (st *Stream) resolveStart(ctx context.Context) error {
+	b, r := &st.bounds, &st.req
+	if b.Start < 0 {
+		// Nothing was ever tiered, and nobody told the start.
+		b.Start, b.TieredEnd = 0, 0
+	}
+	switch r.Start {
+	case FromOffset:
+		st.next = r.Offset
+		if r.EndOffset >= 0 && r.EndOffset < r.Offset {
+			return failure(BadRequest, nil, "end offset %d is before offset %d", r.EndOffset, r.Offset)
+		}
+	case FromEarliest:
+		st.next = b.Start
+	case FromLatest:
+		st.next = b.TieredEnd
+	case FromEarliestLocal:
+		if b.LocalStart < 0 {
+			return failure(BadRequest, nil, "the earliest local offset is not known without a cluster")
+		}
+		st.next = b.LocalStart
+	case FromTimestamp:
+		if r.EndTimestamp >= 0 && r.EndTimestamp < r.Timestamp {
+			return failure(BadRequest, nil, "end timestamp %d is before timestamp %d", r.EndTimestamp, r.Timestamp)
+		}
+		return st.startAtTime(ctx)
+	default:
+		return failure(BadRequest, nil, "unknown start")
+	}
+	if st.next > st.bounds.TieredEnd {
+		if err := st.refresh(ctx); err != nil {
+			return err
+		}
+		if b := st.part.Bounds(); b.LocalStart >= 0 && st.next <= b.HighWatermark {
+			return nil // the brokers have it: the answer ends with the tier
+		} else if st.next > st.bounds.TieredEnd {
+			return st.outOfRange()
+		}
+	}
+	return nil
+}
+
+// startAtTime resolves a start by timestamp.
+func (st *Stream) startAtTime(ctx context.Context) error {
+	found, err := st.search(ctx, st.req.Timestamp)
+	if err != nil {
+		return err
+	}
+	if found.Offset >= 0 {
+		st.next = found.Offset
+		return nil
+	}
+	return nil // the search has ended the stream
+}
+
+// uncovered reports a gap in the tier at the stream's place.
+func (st *Stream) uncovered() error {
+	e := failure(Missing, nil, "no readable segment holds offset %d, although the tier spans [%d, %d) of partition %d of topic %q",
+		st.next, st.bounds.Start, st.bounds.TieredEnd, st.req.Partition, st.topic.Name)
+	e.NextOffset = st.next
+	return e
+}
+
+func (st *Stream) outOfRange() error {
+	e := failure(OutOfRange, nil, "offset %d is out of range: the tier holds [%d, %d) of partition %d of topic %q",
+		st.next, st.bounds.Start, st.bounds.TieredEnd, st.req.Partition, st.topic.Name)
+	e.NextOffset = st.next
+	e.Bounds = st.bounds
+	return e
+}

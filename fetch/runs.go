@@ -1,0 +1,118 @@
+package fetch
+
+import (
+	"context"
+	"io"
+
+	"coldtap/cache"
+	"coldtap/internal/budget"
+)
+
+// Run is consecutive stored batches that lie side by side in memory, in one chunk or in one assembled batch: whole
+// batches, checksums checked. A batch that straddles two chunks comes as two runs, and the first bytes of the next
+// batches with the second. The zero value is empty.
+type Run struct {
+	bytes  []byte
+	chunk  *cache.Chunk
+	budget *budget.Budget // that the bytes are reserved in, when no chunk holds them
+}
+
+// Bytes are read-only and valid until Release.
+func (r *Run) Bytes() []byte { return r.bytes }
+
+// Release gives the memory back; more than once is fine. A caller that waits for the next run with one unreleased may
+// wait for itself, so NextRun releases the run it is given.
+func (r *Run) Release() {
+	if r.chunk != nil {
+		r.chunk.Release()
+	}
+	if r.budget != nil {
+		r.budget.Release(int64(cap(r.bytes)))
+	}
+	*r = Run{}
+}
+
+// set makes the run bytes [from, to) of the log, which lie in p.
+func (r *Run) set(p *pin, from, to int64) {
+	p.chunk.Retain()
+	b := p.slice(from, to)
+	r.chunk, r.bytes = p.chunk, b[:len(b):len(b)]
+}
+
+// NextRun gives the next run, which extends as far as the chunk at hand and the limits allow; it is at most a chunk
+// long, except for a single batch that had to be assembled. io.EOF at the end: then End is known. Other errors are
+// *Error. For raw answers: control and aborted batches are left out with read_committed, and passed through otherwise;
+// MaxRecords counts the records in [start, end), and the batch that reaches it is the last. NextOffset counts a batch
+// as handed out with its last run.
+func (st *Stream) NextRun(ctx context.Context, run *Run) error {
+	run.Release()
+	if err := st.atEnd(); err != nil {
+		return err
+	}
+	st.view = readRaw
+	c := &st.cur
+	if st.second {
+		c.cur.release()
+		c.cur, c.next = c.next, pin{}
+		run.set(&c.cur, c.cur.from, c.cur.to)
+		st.second = false
+		st.handedOut()
+		st.extend(ctx, run, c.cur.from)
+		return nil
+	}
+	v, err := st.examine(ctx, false)
+	if err != nil {
+		return err
+	}
+	if v == ended {
+		return io.EOF
+	}
+	switch {
+	case !st.body.chunk:
+		// The run takes over the memory.
+		run.bytes, run.budget = c.assembled, c.memory.from
+		c.memory.move(int64(cap(c.assembled)))
+		c.assembled = nil
+		st.handedOut()
+		return nil
+	case st.body.second != nil:
+		run.set(&c.cur, c.pos, c.cur.to)
+		st.second = true
+		return nil
+	}
+	from := c.pos
+	run.set(&c.cur, from, c.cur.to)
+	st.handedOut()
+	st.extend(ctx, run, from)
+	return nil
+}
+
+// extend adds the batches that lie on behind the cursor, and cuts the run, which begins at from, behind the last one.
+func (st *Stream) extend(ctx context.Context, run *Run, from int64) {
+	to := st.cur.pos
+	for {
+		v, err := st.examine(ctx, true)
+		if err != nil || v != passes {
+			break
+		}
+		st.handedOut()
+		to = st.cur.pos
+	}
+	run.bytes = run.bytes[: to-from : to-from]
+}
+
+// handedOut books the batch that examine gave and steps behind it.
+func (st *Stream) handedOut() {
+	h := &st.header
+	if h.Count != 0 && !h.IsControl() {
+		st.progress = true
+		st.served += h.Size()
+	} else {
+		// Clients that get nothing but such batches see no progress, so these are free.
+		st.hiddenBytes += h.Size()
+	}
+	st.records += st.wanted
+	st.tally.served += h.Size()
+	st.reach(h.LastOffset())
+	st.step(h)
+}

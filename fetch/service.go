@@ -1,0 +1,74 @@
+package fetch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"coldtap/cache"
+	"coldtap/indexcache"
+	"coldtap/internal/budget"
+	"coldtap/readahead"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Source is what fetch needs of a catalog. All methods may be called concurrently.
+type Source interface {
+	Snapshot() *tier.Snapshot
+	Ready() error // nil once the metadata is complete
+	Refresh(ctx context.Context) error
+	ClusterID() string
+}
+
+// LogSource gives the chunk source and chunk length (bytes, at least 1) of a segment's log; made at wiring. The same
+// segment must get the same length every time, since chunks are cached by their number.
+type LogSource func(seg *tier.Segment) (src cache.Source, chunk int64)
+
+// Config is what a Service works with. All but Logger and Registerer must be set.
+type Config struct {
+	Source     Source
+	Chunks     *cache.Cache
+	Ahead      *readahead.Readahead
+	Indexes    *indexcache.Cache
+	Logs       LogSource
+	Decode     *budget.Budget // limits.decode_memory; one batch may have half of it to be assembled and half decompressed
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Service answers reads. All methods may be called concurrently.
+type Service struct {
+	cfg     Config
+	metrics *metrics
+	streams sync.Pool
+
+	freeScan int64 // bytes
+}
+
+// freeScan bounds the hidden batches that one answer passes over beyond its MaxBytes: an answer over gigabytes of
+// aborted data ends, with progress, instead of reading for minutes without a byte to show.
+const freeScan = 64 << 20
+
+// New makes a Service. It starts no goroutine and needs no closing.
+func New(cfg Config) *Service {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{cfg: cfg, metrics: newMetrics(cfg.Registerer), freeScan: freeScan}
+	s.streams.New = func() any { return newStream(s) }
+	return s
+}
+
+// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady.
+func (s *Service) Ready() error {
+	err := s.cfg.Source.Ready()
+	if err == nil {
+		return nil
+	}
+	return failure(NotReady, err, "metadata is not ready")
+}
+
+// ClusterID names the cluster whose tier this is.
+func (s *Service) ClusterID() string { return s.cfg.Source.ClusterID() }

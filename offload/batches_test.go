@@ -1,0 +1,132 @@
+package offload
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math"
+	"testing"
+
+	"coldtap/segment"
+)
+
+// readAll reads a log to its end or its first error.
+func readAll(log []byte, base, next int64) (batches []batch, err error) {
+	r := newBatchReader(context.Background(), "log", bytes.NewReader(log), int64(len(log)), base, next)
+	for {
+		b, err := r.read()
+		if errors.Is(err, io.EOF) && err == io.EOF {
+			return batches, nil
+		}
+		if err != nil {
+			return batches, err
+		}
+		b.bytes = bytes.Clone(b.bytes)
+		batches = append(batches, b)
+	}
+}
+
+func TestBatchLargerThanTheBuffer(t *testing.T) {
+	small := encode(0, 0, batchSpec{value: []byte("a")})
+	large := encode(1, 0, batchSpec{value: bytes.Repeat([]byte("0123456789"), 350_000)}) // 3.5 MB
+	last := encode(2, 0, batchSpec{value: []byte("b")})
+	log := bytes.Join([][]byte{small, large, last}, nil)
+	batches, err := readAll(log, 0, 3)
+	if err != nil || len(batches) != 3 || batches[1].bytes != nil || batches[1].Size() != int64(len(large)) || !bytes.Equal(batches[2].bytes, last) {
+		t.Fatalf("%d batches, %v", len(batches), err)
+	}
+	for _, at := range []int{len(small) + 30, len(small) + bufferSize, len(small) + len(large) - 1} {
+		spoiled := bytes.Clone(log)
+		spoiled[at] ^= 1
+		var d *damage
+		if batches, err := readAll(spoiled, 0, 3); !errors.As(err, &d) || len(batches) != 1 {
+			t.Errorf("byte %d flipped: %d batches, %v", at, len(batches), err)
+		}
+	}
+}
+
+func TestBatchExactlyAsLargeAsTheBuffer(t *testing.T) {
+	empty := encode(0, 0, batchSpec{value: make([]byte, 1<<19)})
+	log := encode(0, 0, batchSpec{value: make([]byte, bufferSize-(len(empty)-1<<19))})
+	for len(log) != bufferSize {
+		t.Fatalf("the test's batch has %d bytes", len(log))
+	}
+	batches, err := readAll(append(log, encode(1, 0, batchSpec{})...), 0, 2)
+	if err != nil || len(batches) != 2 || batches[0].bytes == nil {
+		t.Errorf("%d batches, %v", len(batches), err)
+	}
+}
+
+func TestLogThatIsShorterThanItWasIsNoEnd(t *testing.T) {
+	log := bytes.Join([][]byte{encode(0, 0, batchSpec{}), encode(1, 0, batchSpec{})}, nil)
+	r := newBatchReader(t.Context(), "log", bytes.NewReader(log[:len(log)-10]), int64(len(log)), 0, 2)
+	if _, err := r.read(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.read(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOffsetsUpToTheLargest(t *testing.T) {
+	base := int64(math.MaxInt64 - 10)
+	log := bytes.Join([][]byte{encode(base, 0, batchSpec{offsets: 5}), encode(base+5, 0, batchSpec{offsets: 5})}, nil)
+	if batches, err := readAll(log, base, maxOffset); err != nil || len(batches) != 2 {
+		t.Errorf("%d batches, %v", len(batches), err)
+	}
+}
+
+// A segment of messages of magic 1 that goes over to magic 2, as an old topic's does.
+func TestOldMessages(t *testing.T) {
+	old := []byte("\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x18\xe4\xe3\x21\xbc\x01\x00\x00\x00\x00\x00\x00\x00\x03\xe8\x00\x00\x00\x01\x6b\x00\x00\x00\x01\x76")
+	log := append(bytes.Clone(old), encode(11, 4, batchSpec{timestamp: 2000})...)
+	batches, err := readAll(log, 10, 12)
+	if err != nil || len(batches) != 2 || batches[0].Magic != 1 || batches[0].gap || batches[1].gap || batches[0].MaxTimestamp != 1000 {
+		t.Errorf("%+v, %v", batches, err)
+	}
+}
+
+// FuzzBatchReader feeds logs whose checksums are right, since no chance finds them. Its inputs are short, for the engine
+// spends its time on shortening long ones.
+func FuzzBatchReader(f *testing.F) {
+	f.Add(encode(3, 1, batchSpec{producer: 9, control: true}), int64(3))
+	f.Add(append(encode(0, 0, batchSpec{producer: 9, txn: true, offsets: 2}), encode(2, 0, batchSpec{producer: 9, control: true})...), int64(0))
+	f.Add(append(encode(5, 2, batchSpec{offsets: 3, count: -1}), make([]byte, 20)...), int64(0))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x10\x1f\xec\xd7\x0a\x00\x00\x00\x00\x00\x01k\x00\x00\x00\x01v"), int64(10))
+	f.Fuzz(func(t *testing.T, log []byte, base int64) {
+		log = bytes.Clone(log)
+		for rest := log; len(rest) >= segment.HeaderSize && rest[16] == 2; {
+			h, err := segment.ParseHeader(rest, int64(len(rest)))
+			if err != nil {
+				break
+			}
+			seal(rest[:h.Size()])
+			rest = rest[h.Size():]
+		}
+		got, err := readAll(log, base, maxOffset)
+		at := int64(0)
+		txns := startTransactions(base, false)
+		x := newIndexes(max(base, 0), int64(len(log)), log, nil, log, nil)
+		for i := range got {
+			b := &got[i]
+			raw := log[at:][:b.Size()]
+			at += b.Size()
+			if b.pos+b.Size() != at || sha256.Sum256(b.bytes) != sha256.Sum256(raw) && b.bytes != nil {
+				t.Fatalf("batch %d is not the bytes at %d", i, b.pos)
+			}
+			if err := segment.VerifyCRC(&b.Header, raw); err != nil {
+				t.Fatalf("batch %d was let through: %v", i, err)
+			}
+			if b.BaseOffset < base {
+				t.Fatalf("batch %d at offset %d, base %d", i, b.BaseOffset, base)
+			}
+			txns.apply(b)
+			x.batch(b)
+		}
+		if err == nil && at != int64(len(log)) {
+			t.Fatalf("%d bytes of %d were looked at", at, len(log))
+		}
+	})
+}

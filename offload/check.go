@@ -1,0 +1,224 @@
+package offload
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+
+	"coldtap/segment"
+)
+
+// indexLimit bounds an index file that is read: twice what an index of segment.index.bytes at its default of 10 MiB
+// can hold. A larger one is made anew.
+const indexLimit = 20 << 20
+
+// checked is a segment that may be copied: every byte of its log was looked at, and files is what travels with it.
+type checked struct {
+	*localSegment
+	log          *os.File
+	sha256       string
+	maxTimestamp int64
+	epochs       []segment.EpochStart
+	files        segment.Files
+	rebuilt      []rebuiltFile
+}
+
+type rebuiltFile struct{ suffix, why string }
+
+func (c *checked) close() { c.log.Close() }
+
+// checker is one pass over a segment's log.
+type checker struct {
+	p       *partition
+	s       *localSegment
+	t       *transactions
+	indexes *indexes
+	txns    *txnIndex
+	aborted []segment.AbortedTxn // with data here, ended here
+	gap     string               // the first place where offsets are missing
+	cleaned bool
+}
+
+// check reads the whole of segment i, which has to be closed. t is the state at its base and becomes the one at its end;
+// after an error it is worth nothing. The caller closes the result.
+func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcomes) (c *checked, err error) {
+	s := &p.segments[i]
+	if s.size > math.MaxInt32 {
+		return nil, damaged(s.logName(), "%d bytes: a log has at most 2 GiB", s.size)
+	}
+	if s.size == 0 && s.hasLog {
+		return nil, damaged(s.logName(), "empty")
+	}
+	epochs := segmentEpochs(p.lineage, s.base, s.next)
+	if len(epochs) == 0 || p.epochsFrom < 0 {
+		return nil, &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
+	}
+	snapshot, states, err := p.readSnapshot(s.next)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
+		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, info, err := p.openLog(s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	offsetFile, offsetErr := p.readIndex(s, ".index")
+	timeFile, timeErr := p.readIndex(s, ".timeindex")
+	txnFile, txnErr := p.readIndex(s, ".txnindex")
+	ck := &checker{
+		p: p, s: s, t: t,
+		indexes: newIndexes(s.base, s.size, offsetFile, offsetErr, timeFile, timeErr),
+		txns:    newTxnIndex(s.base, s.next, txnFile, txnErr),
+	}
+	sum := sha256.New()
+	r := newBatchReader(ctx, s.logName(), io.TeeReader(io.NewSectionReader(f, 0, s.size), sum), s.size, s.base, s.next)
+	t.enter()
+	for {
+		b, err := r.read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := ck.batch(&b, r.want-1); err != nil {
+			return nil, err
+		}
+	}
+	if err := ck.finish(r.want); err != nil {
+		return nil, err
+	}
+	if err := t.agree(states); err != nil {
+		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
+	}
+	later, err := o.settle(ctx, t, s.next)
+	if err != nil {
+		return nil, err
+	}
+	c = &checked{
+		localSegment: s, log: f, sha256: hex.EncodeToString(sum.Sum(nil)), epochs: epochs,
+		maxTimestamp: ck.indexes.maxTimestamp,
+	}
+	if c.maxTimestamp < 0 {
+		c.maxTimestamp = info.ModTime().UnixMilli()
+	}
+	c.files = segment.Files{
+		Snapshot:     snapshot,
+		LeaderEpochs: segment.AppendEpochCheckpoint(nil, epochsBelow(p.lineage, s.next)),
+		Aborted:      append(ck.aborted, later...),
+		Decided:      true,
+	}
+	slices.SortFunc(c.files.Aborted, func(a, b segment.AbortedTxn) int {
+		return cmp.Or(cmp.Compare(a.FirstOffset, b.FirstOffset), cmp.Compare(a.LastOffset, b.LastOffset))
+	})
+	c.chooseIndexes(ck, offsetFile, timeFile, txnFile)
+	return c, nil
+}
+
+// readIndex reads an index file; nil without an error is a missing .txnindex, which is how no aborts look.
+func (p *partition) readIndex(s *localSegment, suffix string) ([]byte, error) {
+	raw, err := readSmall(p.root, segment.FileName(s.base, suffix), indexLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		if suffix == ".txnindex" {
+			return nil, nil
+		}
+		return nil, errors.New("missing")
+	}
+	return raw, err
+}
+
+// batch takes one batch, which ends at the offset last.
+func (k *checker) batch(b *batch, last int64) error {
+	if b.gap && k.gap == "" {
+		k.gap = fmt.Sprintf("byte %d: offsets are missing before %d", b.pos, b.BaseOffset)
+	}
+	k.cleaned = k.cleaned || b.cleaned
+	// A checkpoint that a crash left short would put offsets into the wrong epoch, where nobody finds them.
+	if b.LeaderEpoch >= 0 && b.BaseOffset >= k.p.epochsFrom {
+		if epoch, ok := epochAt(k.p.lineage, b.BaseOffset); ok && epoch != b.LeaderEpoch {
+			return damaged("leader-epoch-checkpoint", "has epoch %d for offset %d, the batch there has %d",
+				epoch, b.BaseOffset, b.LeaderEpoch)
+		}
+	}
+	k.indexes.batch(b)
+	if err := k.txns.before(b, last, k.t); err != nil {
+		return err
+	}
+	e, err := k.t.apply(b)
+	if err != nil {
+		return damaged(k.s.logName(), "%v", err)
+	}
+	if e != nil && e.aborted {
+		k.txns.abort(e)
+		if e.here {
+			k.aborted = append(k.aborted, e.abortedTxn())
+		}
+	}
+	return nil
+}
+
+// finish looks at the end; want is the offset behind the last batch.
+func (k *checker) finish(want int64) error {
+	if want < k.s.next && k.gap == "" {
+		k.gap = fmt.Sprintf("offsets %d to %d are missing at the end", want, k.s.end())
+	}
+	if k.gap != "" {
+		// Without a trace of the cleaner, offsets that no batch has were lost.
+		if !k.p.compacted && !k.cleaned {
+			return damaged(k.s.logName(), "%s, and nothing shows that the log was ever compacted", k.gap)
+		}
+		k.t.compacted = true
+	}
+	k.p.compacted = k.p.compacted || k.cleaned
+	k.indexes.finish(k.s.size, want-1)
+	return nil
+}
+
+// epochAt gives the epoch of an offset; ok is false below the lineage.
+func epochAt(lineage []segment.EpochStart, offset int64) (epoch int32, ok bool) {
+	for _, e := range lineage {
+		if e.StartOffset > offset {
+			break
+		}
+		epoch, ok = e.Epoch, true
+	}
+	return epoch, ok
+}
+
+// chooseIndexes takes the broker's own index files where they are right, cut to what is in use, else the new ones.
+func (c *checked) chooseIndexes(k *checker, offsetFile, timeFile, txnFile []byte) {
+	x := k.indexes
+	if x.offsetFault == "" {
+		c.files.OffsetIndex = offsetFile[:8*x.offsets.Len()]
+	} else {
+		c.files.OffsetIndex = append([]byte{}, x.newOffsets...)
+		c.rebuilt = append(c.rebuilt, rebuiltFile{".index", x.offsetFault})
+	}
+	if x.timeFault == "" {
+		c.files.TimeIndex = timeFile[:12*x.times.Len()]
+	} else {
+		c.files.TimeIndex = append([]byte{}, x.newTimes...)
+		c.rebuilt = append(c.rebuilt, rebuiltFile{".timeindex", x.timeFault})
+	}
+	if k.txns.fault == "" {
+		c.files.TxnIndex = txnFile
+	} else {
+		c.files.TxnIndex = segment.AppendTxnIndex([]byte{}, k.txns.met...)
+		c.rebuilt = append(c.rebuilt, rebuiltFile{".txnindex", k.txns.fault})
+	}
+}

@@ -1,0 +1,69 @@
+package offload
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What became of a segment that was worked on.
+const (
+	resultCopied  = "copied"
+	resultDamaged = "damaged"
+	resultHole    = "hole"
+	resultFailed  = "failed"
+)
+
+type metrics struct {
+	segments *prometheus.CounterVec
+	bytes    prometheus.Counter
+	stopped  *prometheus.CounterVec
+	rebuilt  *prometheus.CounterVec
+}
+
+// newMetrics registers the metrics, or finds those that an earlier run registered: each run of one process counts on.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		segments: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coldtap_offload_segments_total",
+			Help: "Segments worked on, by result: copied (FINISHED), damaged (the partition stopped there), " +
+				"hole (damaged and given up), failed (store or catalog).",
+		}, []string{"result"})),
+		bytes: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coldtap_offload_copied_bytes_total",
+			Help: "Bytes of the logs of segments that were copied.",
+		})),
+		stopped: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coldtap_offload_partitions_stopped_total",
+			Help: "Partitions that were not copied as far as they could have been, by reason.",
+		}, []string{"reason"})),
+		rebuilt: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coldtap_offload_indexes_rebuilt_total",
+			Help: "Index files that were missing or wrong and were made anew from the log, by kind of file.",
+		}, []string{"file"})),
+	}
+	for _, result := range []string{resultCopied, resultDamaged, resultHole, resultFailed} {
+		m.segments.WithLabelValues(result)
+	}
+	for _, reason := range failures {
+		m.stopped.WithLabelValues(reason.label())
+	}
+	for _, file := range []string{"index", "timeindex", "txnindex"} {
+		m.rebuilt.WithLabelValues(file)
+	}
+	return m
+}
+
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if old, ok := already.ExistingCollector.(C); ok {
+			return old
+		}
+	}
+	return c
+}

@@ -1,0 +1,317 @@
+package offload
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// localSegment is a segment of the broker's log, as the directory shows it.
+type localSegment struct {
+	base   int64
+	next   int64 // the next segment's base; -1 for the active segment
+	size   int64 // of the log
+	hasLog bool  // false when only index files are left
+}
+
+func (s *localSegment) end() int64 { return s.next - 1 }
+
+func (s *localSegment) logName() string { return segment.FileName(s.base, ".log") }
+
+// partition is one partition of the log directory while it is worked on.
+type partition struct {
+	*partitionDir
+	root   *os.Root
+	report *PartitionReport
+
+	id        tier.PartitionID
+	segments  []localSegment // ascending; the last one is active
+	snapshots []int64        // the offsets of the producer snapshots, ascending
+	lineage   []segment.EpochStart
+	// epochsFrom is where the broker's own lineage begins, -1 when it has none; below it, lineage is what the tier
+	// remembers.
+	epochsFrom int64
+	// highWatermark and logStart are the checkpointed ones.
+	highWatermark, logStart int64
+	// compacted says that the cleaner has been over this log, so that missing offsets are no surprise.
+	compacted bool
+
+	// What the catalog said: whether it knows the partition, where the tier ends (behind recorded holes), and those.
+	known  bool
+	tiered int64
+	holes  []tier.Hole
+
+	// The plan: what is to be copied, and from which offset on the tier lacks it.
+	planned    bool
+	candidates []int
+	from       int64
+	stopped    bool // a reason was counted
+}
+
+// fault is what stops a partition, or leaves a part of it.
+type fault struct {
+	reason Reason
+	err    error
+}
+
+func (f *fault) Error() string { return string(f.reason) + ": " + f.err.Error() }
+func (f *fault) Unwrap() error { return f.err }
+
+// faultOf gives the reason that fits an error met while reading the log directory.
+func faultOf(err error) *fault {
+	var f *fault
+	if errors.As(err, &f) {
+		return f
+	}
+	var d *damage
+	if errors.As(err, &d) {
+		return &fault{Damaged, err}
+	}
+	return &fault{Unreadable, err}
+}
+
+// open opens the directory and reads what describes the partition. Its files are read only now and at their time, so
+// that a directory of 10,000 partitions does not need as many open files.
+func (p *partition) open() error {
+	root, err := p.dir.root.OpenRoot(p.name)
+	if err != nil {
+		return err
+	}
+	p.root = root
+	if err := p.readTopicID(); err != nil {
+		return &fault{NoTopicID, err}
+	}
+	if err := p.readCheckpoints(); err != nil {
+		return err
+	}
+	if err := p.list(); err != nil {
+		return err
+	}
+	return p.readLineage()
+}
+
+// reopen opens the directory again, of which everything is known.
+func (p *partition) reopen() (err error) {
+	p.root, err = p.dir.root.OpenRoot(p.name)
+	return err
+}
+
+func (p *partition) close() {
+	if p.root != nil {
+		p.root.Close()
+		p.root = nil
+	}
+}
+
+func (p *partition) readTopicID() error {
+	raw, err := readSmall(p.root, "partition.metadata", 1<<10)
+	if err != nil {
+		return err
+	}
+	topic, err := segment.ParsePartitionMetadata(raw)
+	if err != nil {
+		return fmt.Errorf("partition.metadata: %w", err)
+	}
+	p.id = tier.PartitionID{Topic: topic, Partition: p.partition}
+	p.report.TopicID = topic
+	return nil
+}
+
+func (p *partition) readCheckpoints() error {
+	key := segment.TopicPartition{Topic: p.topic, Partition: p.partition}
+	for _, err := range []error{p.dir.highWatermarksErr, p.dir.logStartsErr} {
+		if err != nil {
+			return &fault{Damaged, err}
+		}
+	}
+	highWatermark, ok := p.dir.highWatermarks[key]
+	if !ok {
+		return &fault{NoHighWatermark, errors.New("replication-offset-checkpoint does not name the partition")}
+	}
+	p.highWatermark = highWatermark
+	p.logStart = p.dir.logStarts[key]
+	_, p.compacted = p.dir.cleaned[key]
+	return nil
+}
+
+// list finds the segments. An index file whose log is missing stands for a segment whose log was lost; below the first
+// log it is what an interrupted deletion left behind.
+func (p *partition) list() error {
+	entries, err := fs.ReadDir(p.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	logs := make(map[int64]int64)
+	first := int64(-1)
+	var bases, orphans []int64
+	for _, e := range entries {
+		offset, suffix, ok := segment.ParseFileName(e.Name())
+		if !ok {
+			if err := p.foreign(e.Name()); err != nil {
+				return err
+			}
+			continue
+		}
+		switch suffix {
+		case ".log":
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			logs[offset] = info.Size()
+			if first < 0 || offset < first {
+				first = offset
+			}
+			bases = append(bases, offset)
+		case ".index", ".timeindex", ".txnindex":
+			orphans = append(orphans, offset)
+		case ".snapshot":
+			p.snapshots = append(p.snapshots, offset)
+		default:
+			if err := p.foreign(e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, offset := range orphans {
+		if _, ok := logs[offset]; ok {
+			continue
+		}
+		if first < 0 || offset < first {
+			p.note(fmt.Sprintf("index files at offset %d without a log, below the first one", offset))
+			continue
+		}
+		bases = append(bases, offset)
+	}
+	slices.Sort(bases)
+	slices.Sort(p.snapshots)
+	for i, base := range slices.Compact(bases) {
+		if i > 0 {
+			p.segments[i-1].next = base
+		}
+		size, ok := logs[base]
+		p.segments = append(p.segments, localSegment{base: base, next: -1, size: size, hasLog: ok})
+	}
+	return nil
+}
+
+// foreign judges a file that is none of a segment's.
+func (p *partition) foreign(name string) error {
+	switch {
+	case name == "partition.metadata" || name == "leader-epoch-checkpoint":
+		return nil
+	case strings.HasSuffix(name, ".swap"):
+		// The cleaner's result is complete, but the files it replaces are partly there: only the broker's own start
+		// sorts that out.
+		return damaged(name, "the broker died while it swapped compacted segments in: start it once, and stop it")
+	}
+	p.note("ignored " + name)
+	return nil
+}
+
+func (p *partition) note(text string) { p.report.Notes = append(p.report.Notes, text) }
+
+func (p *partition) readLineage() error {
+	const name = "leader-epoch-checkpoint"
+	raw, err := readSmall(p.root, name, checkpointLimit)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
+		return damaged(name, "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	if p.lineage, err = segment.ParseEpochCheckpoint(raw); err != nil {
+		return damaged(name, "%v", err)
+	}
+	return nil
+}
+
+// openLog opens a segment's log and makes sure that it is the file that was listed.
+func (p *partition) openLog(s *localSegment) (*os.File, fs.FileInfo, error) {
+	if !s.hasLog {
+		return nil, nil, damaged(s.logName(), "missing, but its index files are there")
+	}
+	f, info, err := openRegular(p.root, s.logName())
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Size() != s.size {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: %d bytes, but %d when the directory was listed: somebody writes it",
+			s.logName(), info.Size(), s.size)
+	}
+	return f, info, nil
+}
+
+// segmentAt gives the index of the segment that holds an offset, which is at least the first base.
+func (p *partition) segmentAt(offset int64) int {
+	i, found := slices.BinarySearchFunc(p.segments, offset, func(s localSegment, o int64) int {
+		switch {
+		case s.base < o:
+			return -1
+		case s.base > o:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		i--
+	}
+	return i
+}
+
+// segmentEpochs gives the leader epochs within [base, next), the first one from base on if it began before.
+func segmentEpochs(lineage []segment.EpochStart, base, next int64) []segment.EpochStart {
+	var epochs []segment.EpochStart
+	for _, e := range lineage {
+		if e.StartOffset >= next {
+			break
+		}
+		if e.StartOffset <= base {
+			e.StartOffset = base
+			epochs = epochs[:0]
+		}
+		epochs = append(epochs, e)
+	}
+	return epochs
+}
+
+// epochsBelow gives the part of a lineage that begins below an offset.
+func epochsBelow(lineage []segment.EpochStart, offset int64) []segment.EpochStart {
+	n := 0
+	for n < len(lineage) && lineage[n].StartOffset < offset {
+		n++
+	}
+	return lineage[:n:n]
+}
+
+// mergeLineage joins the broker's own lineage below its high watermark with what the tier remembers, which reaches
+// further at both ends: the broker cuts its lineage at its log start, and may lag behind the replica that was copied
+// before. Where the two disagree, the broker's counts.
+func mergeLineage(recorded, local []segment.EpochStart, highWatermark int64) []segment.EpochStart {
+	if len(local) == 0 {
+		return recorded
+	}
+	first := local[0]
+	var lineage []segment.EpochStart
+	for _, e := range recorded {
+		if e.StartOffset >= first.StartOffset || e.Epoch >= first.Epoch {
+			if e.Epoch == first.Epoch && e.StartOffset < first.StartOffset {
+				first.StartOffset = e.StartOffset
+			}
+			break
+		}
+		lineage = append(lineage, e)
+	}
+	lineage = append(append(lineage, first), local[1:]...)
+	if below := epochsBelow(recorded, highWatermark); slices.Equal(below, lineage) {
+		return recorded
+	}
+	return lineage
+}

@@ -1,0 +1,158 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"coldtap/tier"
+)
+
+// plan decides for each segment of a partition whether it is to be copied, and reports those that are not. Afterwards
+// the directory is closed.
+func (r *run) plan(ctx context.Context, p *partition) {
+	defer p.close()
+	err := r.decide(ctx, p)
+	if err != nil {
+		f := r.faultOf(ctx, err)
+		p.candidates = nil
+		p.report.leave(Leftover{Base: -1, End: -1, Reason: f.reason, Detail: f.err.Error()})
+		r.stopped(p, f.reason)
+	}
+	p.planned = err == nil
+	// Told only now, for neighbours have been joined: a partition may have ten thousand segments that are copied already.
+	for _, l := range p.report.Left {
+		r.tellLeft(p, l)
+	}
+}
+
+func (r *run) decide(ctx context.Context, p *partition) error {
+	if err := p.open(); err != nil {
+		return err
+	}
+	if len(p.segments) == 0 {
+		if p.highWatermark > 0 {
+			return damaged("log", "no segments, but the high watermark is %d", p.highWatermark)
+		}
+		p.note("no segments")
+		return nil
+	}
+	if err := r.locate(ctx, p); err != nil {
+		return err
+	}
+	r.sortOut(p)
+	if len(p.candidates) == 0 {
+		return nil
+	}
+	return r.belowStable(ctx, p)
+}
+
+// locate finds the offset from which on the tier lacks the partition, along the lineage that counts from now on.
+func (r *run) locate(ctx context.Context, p *partition) error {
+	// Beyond the high watermark an epoch may still be taken back.
+	local := epochsBelow(p.lineage, p.highWatermark)
+	p.epochsFrom = -1
+	if len(local) > 0 {
+		p.epochsFrom = local[0].StartOffset
+	}
+	p.lineage = local
+	p.from = p.start()
+	recorded, ok := r.cfg.Catalog.Snapshot().Partition(p.id)
+	if !ok {
+		return nil
+	}
+	p.known = true
+	// What a deposed leader copied must not count, so the catalog has to know the lineage before it is asked.
+	if p.lineage = mergeLineage(recorded.Lineage(), local, p.highWatermark); !slices.Equal(p.lineage, recorded.Lineage()) {
+		if err := r.cfg.Catalog.PutPartition(ctx, p.id, p.start(), p.lineage); err != nil {
+			return &fault{CatalogFailed, err}
+		}
+		if recorded, ok = r.cfg.Catalog.Snapshot().Partition(p.id); !ok {
+			return &fault{CatalogFailed, errors.New("the catalog lost the partition")}
+		}
+	}
+	p.holes = recorded.Holes()
+	p.tiered = behindHoles(recorded.TieredEnd(), p.holes)
+	p.from = max(p.tiered, p.logStart)
+	p.report.TieredEnd = recorded.TieredEnd()
+	return nil
+}
+
+// start is where the tier begins when the partition is copied for the first time.
+func (p *partition) start() int64 { return max(p.segments[0].base, p.logStart) }
+
+// behindHoles moves an offset that lies in recorded holes behind them.
+func behindHoles(offset int64, holes []tier.Hole) int64 {
+	for moved := true; moved; {
+		moved = false
+		for _, h := range holes {
+			if h.From <= offset && offset < h.To {
+				offset, moved = h.To, true
+			}
+		}
+	}
+	return offset
+}
+
+// sortOut finds the candidates as far as that needs no look into the logs, and reports the rest.
+func (r *run) sortOut(p *partition) {
+	for i := range p.segments {
+		s := &p.segments[i]
+		reason := Reason("")
+		switch {
+		case s.next < 0:
+			reason = Active
+		case s.next <= p.tiered && behindHoles(s.base, p.holes) >= s.next:
+			reason = KnownHole
+		case s.next <= p.tiered:
+			reason = AlreadyCopied
+		case s.next <= p.from:
+			reason = BelowLogStart
+		case s.end() >= p.highWatermark:
+			reason = AboveHighWatermark
+		}
+		if reason == "" {
+			p.candidates = append(p.candidates, i)
+			continue
+		}
+		p.report.leave(s.leftover(reason, ""))
+	}
+}
+
+// belowStable keeps the candidates that end below the last stable offset: the first offset of the oldest transaction
+// that is open at the high watermark, and at most that.
+func (r *run) belowStable(ctx context.Context, p *partition) error {
+	open, reached, err := p.stateAt(ctx, p.highWatermark)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	stable := open.stable(reached)
+	if err != nil {
+		// Nothing is known of what lies beyond the place that was reached. What is open there, and that place, bound
+		// the last stable offset from below, so that what ends below it may be copied all the same.
+		f := faultOf(err)
+		p.report.leave(Leftover{Base: reached, End: p.highWatermark - 1, Reason: f.reason, Detail: f.err.Error()})
+		r.stopped(p, f.reason)
+	}
+	keep := p.candidates[:0]
+	for _, i := range p.candidates {
+		s := &p.segments[i]
+		if s.end() >= stable {
+			p.report.leave(s.leftover(Unstable, ""))
+			continue
+		}
+		keep = append(keep, i)
+		r.total += s.size
+	}
+	p.candidates = keep
+	return nil
+}
+
+// leftover is the report of a segment that is not copied.
+func (s *localSegment) leftover(reason Reason, detail string) Leftover {
+	end := int64(-1)
+	if s.next >= 0 {
+		end = s.end()
+	}
+	return Leftover{Base: s.base, End: end, Segments: 1, Bytes: s.size, Reason: reason, Detail: detail}
+}

@@ -1,0 +1,183 @@
+package offload
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"coldtap/catalog"
+	"coldtap/segment"
+
+	"golang.org/x/time/rate"
+)
+
+// run is one call of Once.
+type run struct {
+	cfg     Config
+	metrics *metrics
+	limiter *rate.Limiter // nil = no limit
+	report  Report
+
+	mu          sync.Mutex
+	done, total int64 // bytes of eligible segments: sent, and in all
+}
+
+// Once copies what is eligible and not yet in the tier, and says what it did and did not do. Partitions are copied one
+// after another, segments in offset order; a partition that fails does not hold up the others, and Report.Failed tells
+// of it. A run after a run that was killed at any point ends in the same state as a run that was not.
+//
+// The error, an *Error, is about the run as a whole: it could not start, or ctx ended. The report holds what was done
+// until then. At most one run may work with a catalog at a time.
+func Once(ctx context.Context, cfg Config) (Report, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	r := &run{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
+	if cfg.Rate > 0 {
+		// A quarter of a second's worth in one go, and never more than a piece of 1 MiB.
+		r.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), int(min(max(cfg.Rate/4, 1), 1<<20)))
+	}
+	dirs, err := openLogDirs(cfg.LogDirs)
+	if err != nil {
+		return r.report, err
+	}
+	defer closeLogDirs(dirs)
+	found, skipped, err := findPartitions(dirs)
+	if err != nil {
+		return r.report, err
+	}
+	r.report.ClusterID, r.report.BrokerID = dirs[0].clusterID, dirs[0].brokerID
+	if err := cfg.Catalog.ClaimCluster(ctx, r.report.ClusterID); err != nil {
+		kind := Unavailable
+		var e *catalog.Error
+		if errors.As(err, &e) && e.Kind == catalog.WrongCluster {
+			kind = WrongCluster
+		}
+		return r.report, &Error{Kind: kind, Op: "claim the catalog", Err: err}
+	}
+	r.report.Skipped = skipped
+	for _, s := range skipped {
+		r.tell(Event{Step: StepLeft, Base: -1, End: -1, Reason: s.Reason, Detail: s.Path})
+	}
+	r.report.Partitions = make([]PartitionReport, len(found))
+	partitions := make([]*partition, len(found))
+	for i, d := range found {
+		report := &r.report.Partitions[i]
+		*report = PartitionReport{Topic: d.topic, Partition: d.partition, Dir: d.path(), TieredEnd: -1}
+		partitions[i] = &partition{partitionDir: d, report: report}
+	}
+	err = r.each(ctx, partitions)
+	return r.report, err
+}
+
+// each plans all partitions, so that the size of the work is known, and then copies them.
+func (r *run) each(ctx context.Context, partitions []*partition) error {
+	for _, p := range partitions {
+		if reason, ok := r.cfg.wants(p.topic); !ok {
+			r.leave(p, Leftover{Base: -1, End: -1, Reason: reason})
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			r.leave(p, Leftover{Base: -1, End: -1, Reason: Canceling, Detail: err.Error()})
+			continue
+		}
+		r.plan(ctx, p)
+	}
+	for _, p := range partitions {
+		if !p.planned {
+			continue
+		}
+		// A broker that is started in the middle would change files under the copy.
+		if err := p.dir.checkLock(); err != nil {
+			return err
+		}
+		r.copy(ctx, p)
+		p.report.arrange()
+		for _, text := range p.report.Notes {
+			r.tell(Event{Step: StepNoted, Topic: p.topic, Partition: p.partition, Base: -1, End: -1, Detail: text})
+		}
+	}
+	if ctx.Err() != nil {
+		return &Error{Kind: Canceled, Op: "offload", Err: ctx.Err()}
+	}
+	return nil
+}
+
+// faultOf is faultOf, except that everything fails when the caller has gone.
+func (r *run) faultOf(ctx context.Context, err error) *fault {
+	if ctx.Err() != nil {
+		return &fault{Canceling, ctx.Err()}
+	}
+	return faultOf(err)
+}
+
+// leave reports something that is not copied.
+func (r *run) leave(p *partition, l Leftover) {
+	p.report.leave(l)
+	r.tellLeft(p, l)
+}
+
+func (r *run) tellLeft(p *partition, l Leftover) {
+	r.tell(Event{
+		Step: StepLeft, Topic: p.topic, Partition: p.partition, Base: l.Base, End: l.End,
+		Segments: l.Segments, Bytes: l.Bytes, Reason: l.Reason, Detail: l.Detail,
+	})
+}
+
+// stopped counts a partition that fails, once, by its first reason.
+func (r *run) stopped(p *partition, reason Reason) {
+	if reason.Failure() && !p.stopped {
+		p.stopped = true
+		r.metrics.stopped.WithLabelValues(reason.label()).Inc()
+	}
+}
+
+// tell passes an event on, with the state of the whole.
+func (r *run) tell(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Done, e.Total = r.done, r.total
+	if r.cfg.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		r.cfg.Logger.Debug("offload", "step", e.Step.String(), "topic", e.Topic, "partition", e.Partition, "base", e.Base,
+			"end", e.End, "bytes", e.Bytes, "reason", string(e.Reason), "detail", e.Detail, "done", e.Done, "total", e.Total)
+	}
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(e)
+	}
+}
+
+// arrange puts what was left in offset order and joins neighbours.
+func (p *PartitionReport) arrange() {
+	slices.SortStableFunc(p.Left, func(a, b Leftover) int {
+		switch {
+		case a.Base < b.Base:
+			return -1
+		case a.Base > b.Base:
+			return 1
+		}
+		return 0
+	})
+	left := p.Left
+	p.Left = nil
+	for _, l := range left {
+		p.leave(l)
+	}
+}
+
+// newSegmentID draws a random id as Kafka's Uuid.randomUuid does: version 4, none of the reserved ones, and none whose
+// text begins with a dash, which command lines would take for an option.
+func newSegmentID() segment.UUID {
+	for {
+		var id segment.UUID
+		rand.Read(id[:])
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if id.String()[0] != '-' {
+			return id
+		}
+	}
+}

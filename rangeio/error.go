@@ -1,0 +1,69 @@
+package rangeio
+
+import "strconv"
+
+// Kind classifies what went wrong with a store operation.
+type Kind uint8
+
+const (
+	NotFound    Kind = iota + 1 // the object is not there
+	NoBucket                    // the bucket or root folder is not there, or lies in another region
+	Forbidden                   // credentials refused or missing
+	Changed                     // another version than asked for (412)
+	BadRange                    // 416: the object is shorter than asked
+	BadAnswer                   // the store answered nonsense: wrong range, length, checksum
+	Throttled                   // 503 SlowDown, 429
+	Unavailable                 // unreachable, 5xx, broken or stalled body
+	Full                        // no space left, quota
+	BadKey                      // a key that the store cannot hold or that would leave its root
+	Canceled                    // the caller's context ended
+	Source                      // the content to be put could not be read or ended before its size
+)
+
+// lastKind bounds loops over all kinds.
+const lastKind = Source
+
+var kindNames = [...]string{
+	NotFound: "not found", NoBucket: "no such bucket", Forbidden: "forbidden", Changed: "changed", BadRange: "bad range", BadAnswer: "bad answer",
+	Throttled: "throttled", Unavailable: "unavailable", Full: "store full", BadKey: "bad key", Canceled: "canceled", Source: "source unreadable",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// Error is the error of every store operation.
+type Error struct {
+	Kind Kind
+	Op   string // get, put, stat, delete, list
+	Key  string // as the caller gave it; the prefix for list
+	Err  error  // cause, may be nil
+
+	exhausted bool // a BadAnswer that came again after its one retry, or that a retry cannot cure
+}
+
+func (e *Error) Error() string {
+	s := e.Op + " " + strconv.Quote(e.Key) + ": " + e.Kind.String()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the cause; for Canceled it is the context's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Retriable says whether the same operation may succeed later without anybody doing something about it: Throttled and Unavailable always, BadAnswer
+// once (Client uses that up, so a BadAnswer from it is final).
+func (e *Error) Retriable() bool {
+	switch e.Kind {
+	case Throttled, Unavailable:
+		return true
+	case BadAnswer:
+		return !e.exhausted
+	}
+	return false
+}

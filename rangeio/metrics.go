@@ -1,0 +1,104 @@
+package rangeio
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+const (
+	opGet    = "get"
+	opStat   = "stat"
+	opPut    = "put"
+	opDelete = "delete"
+	opList   = "list"
+)
+
+var ops = [...]string{opGet, opStat, opPut, opDelete, opList}
+
+// latencyBuckets reach from a file in the page cache to a store that is about to be given up, in seconds.
+var latencyBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// metrics are the room's counters. Attempts are counted, not operations: the bill and the load are made of attempts.
+type metrics struct {
+	requests  map[string]map[Kind]prometheus.Counter // by op and result; Kind 0 is ok
+	retries   map[string]prometheus.Counter
+	duration  map[string]prometheus.Observer
+	firstByte prometheus.Histogram
+	inFlight  prometheus.Gauge
+
+	requested, fetched, refetched, written prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	requests := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_rangeio_requests_total",
+		Help: "Attempts at store operations, by operation and result (ok or the kind of error).",
+	}, []string{"op", "result"})
+	retries := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_rangeio_retries_total",
+		Help: "Attempts beyond the first of an operation, resumed bodies included.",
+	}, []string{"op"})
+	duration := f.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "coldtap_rangeio_request_duration_seconds",
+		Help:    "Time of one attempt until its answer was complete or had failed.",
+		Buckets: latencyBuckets,
+	}, []string{"op"})
+	m := &metrics{
+		requests: map[string]map[Kind]prometheus.Counter{},
+		retries:  map[string]prometheus.Counter{},
+		duration: map[string]prometheus.Observer{},
+		firstByte: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "coldtap_rangeio_first_byte_seconds",
+			Help:    "Time from sending a read to the first byte of its body.",
+			Buckets: latencyBuckets,
+		}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
+			Name: "coldtap_rangeio_requests_in_flight",
+			Help: "Attempts at store operations now running.",
+		}),
+		requested: f.NewCounter(prometheus.CounterOpts{
+			Name: "coldtap_rangeio_requested_bytes_total",
+			Help: "Bytes that callers asked to read, each counted once however often it was fetched.",
+		}),
+		fetched: f.NewCounter(prometheus.CounterOpts{
+			Name: "coldtap_rangeio_fetched_bytes_total",
+			Help: "Body bytes received from the store.",
+		}),
+		refetched: f.NewCounter(prometheus.CounterOpts{
+			Name: "coldtap_rangeio_refetched_bytes_total",
+			Help: "Body bytes received in vain: thrown away with a failed read or fetched once more.",
+		}),
+		written: f.NewCounter(prometheus.CounterOpts{
+			Name: "coldtap_rangeio_written_bytes_total",
+			Help: "Bytes of objects whose writing was confirmed.",
+		}),
+	}
+	for _, op := range ops {
+		m.requests[op] = map[Kind]prometheus.Counter{0: requests.WithLabelValues(op, "ok")}
+		for k := NotFound; k <= lastKind; k++ {
+			m.requests[op][k] = requests.WithLabelValues(op, strings.ReplaceAll(k.String(), " ", "_"))
+		}
+		m.retries[op] = retries.WithLabelValues(op)
+		m.duration[op] = duration.WithLabelValues(op)
+	}
+	return m
+}
+
+// begin counts an attempt in flight; the function it gives is called with the attempt's outcome.
+func (m *metrics) begin(op string) func(*Error) {
+	start := time.Now()
+	m.inFlight.Inc()
+	return func(err *Error) {
+		m.inFlight.Dec()
+		m.duration[op].Observe(time.Since(start).Seconds())
+		var kind Kind
+		if err != nil {
+			kind = err.Kind
+		}
+		m.requests[op][kind].Inc()
+	}
+}
