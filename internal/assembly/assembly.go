@@ -80,6 +80,11 @@ func New(o Options) (*ReadPath, error) {
 		return nil, errors.Join(err, chunks.Close(context.Background()))
 	}
 	decode := budget.New(o.DecodeMemory)
+	if o.Registerer != nil {
+		if err := registerDecode(o.Registerer, decode); err != nil {
+			return nil, errors.Join(err, indexes.Close(context.Background()), chunks.Close(context.Background()))
+		}
+	}
 	service := fetch.New(fetch.Config{
 		Source:  o.Source,
 		Chunks:  chunks,
@@ -132,4 +137,16 @@ func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cach
 		return err
 	})
 	return loaded, translate(err, l.seg)
+}
+
+// registerDecode shows the decode budget, which rooms share, so none of them owns its metric.
+func registerDecode(r prometheus.Registerer, decode *budget.Budget) error {
+	gauge := func(name, help string, value func() int64) error {
+		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	return errors.Join(
+		gauge("coldtap_decode_memory_bytes", "Memory for decompression and for bodies being built, the bound.", decode.Size),
+		gauge("coldtap_decode_memory_in_use_bytes", "Memory reserved for decompression and for bodies being built.", decode.InUse),
+	)
 }
