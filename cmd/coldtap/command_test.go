@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// command runs the command line in-process.
+func commandLine(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), environment{out: &stdout, err: &stderr}, args)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	for _, c := range commands() {
+		code, out, _ := commandLine(t, c.name, "--help")
+		if code != exitOK || !strings.Contains(out, "Example:\n  coldtap "+c.name) || !strings.Contains(out, "-log-level") {
+			t.Errorf("%s --help: exit %d\n%s", c.name, code, out)
+		}
+	}
+	if code, out, _ := commandLine(t, "help"); code != exitOK || !strings.Contains(out, "coldtap demo") {
+		t.Errorf("help: exit %d\n%s", code, out)
+	}
+}
+
+func TestWrongUsageIsExitCodeTwo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "coldtap.yaml")
+	if err := os.WriteFile(file, []byte("store: {kind: file}\nlisten: nowhere\nnonsense: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string // in what is said
+	}{
+		{nil, nil},
+		{[]string{"fetch"}, []string{`unknown command "fetch"`, "coldtap help"}},
+		{[]string{"serve", "--colour"}, []string{"colour"}},
+		{[]string{"serve", "extra"}, []string{`unexpected argument "extra"`}},
+		{[]string{"serve", "--config", "/no/such/file"}, []string{"/no/such/file"}},
+		{[]string{"serve", "--config", file}, []string{"listen", "nonsense", "line 3"}},
+		{[]string{"serve", "--log-level", "loud", "--config", file}, []string{"loud"}},
+		{[]string{"offload", "--config", file}, []string{"listen", "nonsense"}},
+	} {
+		code, _, said := commandLine(t, c.args...)
+		if code != exitUsage {
+			t.Errorf("%q: exit %d\n%s", c.args, code, said)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(said, want) {
+				t.Errorf("%q does not say %q:\n%s", c.args, want, said)
+			}
+		}
+	}
+}
+
+func writeConfig(t *testing.T) (file string) {
+	t.Helper()
+	cfg := testConfig(t)
+	file = filepath.Join(t.TempDir(), "coldtap.yaml")
+	var text bytes.Buffer
+	if err := cfg.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestCheckAndPrintConfig(t *testing.T) {
+	file := writeConfig(t)
+	for _, name := range []string{"serve", "offload"} {
+		if code, out, said := commandLine(t, name, "--check", "--config", file); code != exitOK || !strings.Contains(out, "valid") {
+			t.Errorf("%s --check: exit %d %s %s", name, code, out, said)
+		}
+		if code, out, _ := commandLine(t, name, "--print-config", "--config", file); code != exitOK || !strings.Contains(out, "queue_timeout: 10s") {
+			t.Errorf("%s --print-config: exit %d\n%s", name, code, out)
+		}
+	}
+}
+
+func TestOffloadTwiceCopiesNothingTheSecondTime(t *testing.T) {
+	file := writeConfig(t)
+	args := []string{"offload", "--standalone", "--once", "--config", file}
+	code, out, said := commandLine(t, args...)
+	if code != exitOK || !strings.Contains(out, "copied 46 segments") || !strings.Contains(out, "active segment") {
+		t.Fatalf("exit %d\n%s%s", code, out, said)
+	}
+	if code, out, _ = commandLine(t, args...); code != exitOK || !strings.Contains(out, "copied 0 segments") {
+		t.Errorf("again: exit %d\n%s", code, out)
+	}
+	if code, _, said := commandLine(t, "offload", "--config", file); code != exitUsage || !strings.Contains(said, "--standalone") {
+		t.Errorf("without --standalone: exit %d %s", code, said)
+	}
+}
+
+func TestOffloadOfDamageIsExitCodeOneAndOthersGoOn(t *testing.T) {
+	cfg := testConfig(t)
+	file := filepath.Join(t.TempDir(), "coldtap.yaml")
+	var text bytes.Buffer
+	if err := cfg.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(cfg.Offload.LogDirs[0], "plain-0", "00000000000000000191.log")
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	if err := os.WriteFile(log, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := commandLine(t, "offload", "--standalone", "--once", "--config", file)
+	if code != exitFailed || !strings.Contains(out, "damaged: 00000000000000000191.log") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	for _, line := range []string{"plain-0 +copied 2 .*tiered end 191", "txn-0 +copied 9", "codecs-0 +copied 10"} {
+		if !matches(line, out) {
+			t.Errorf("no line %q in\n%s", line, out)
+		}
+	}
+}
+
+func TestVersionNamesTheToolchain(t *testing.T) {
+	if code, out, _ := commandLine(t, "version"); code != exitOK || !strings.Contains(out, "go1.") || !strings.Contains(out, "commit") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+// The lines that the demo prints must work when pasted.
+func TestDemosTourWorks(t *testing.T) {
+	base, _ := startTier(t, testConfig(t))
+	host := strings.TrimPrefix(base, "http://")
+	for _, stop := range tour {
+		line := fmt.Sprintf(stop.curl, host)
+		req, err := requestOf(t.Context(), line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		resp.Body.Close()
+		if want := map[bool]int{true: http.StatusPartialContent, false: http.StatusOK}[req.Header.Get("Range") != ""]; resp.StatusCode != want {
+			t.Errorf("%s: %s", line, resp.Status)
+		}
+	}
+}
+
+// requestOf understands as much of curl as the tour uses.
+func requestOf(ctx context.Context, line string) (*http.Request, error) {
+	line, _, _ = strings.Cut(line, " | ")
+	parts := strings.Split(line, "'")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, parts[len(parts)-2], nil)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(line, "curl -H ") {
+		name, value, _ := strings.Cut(parts[1], ": ")
+		req.Header.Set(name, value)
+	}
+	return req, nil
+}
