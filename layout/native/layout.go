@@ -26,7 +26,7 @@ type store interface {
 type Layout struct {
 	store    store
 	prefix   string
-	versions *versions
+	versions *layout.Versions
 }
 
 // New makes a layout over a store. prefix is put in front of every key, byte for byte (an S3 backend has its own prefix
@@ -34,7 +34,7 @@ type Layout struct {
 func New(client *rangeio.Client, prefix string) *Layout { return newLayout(client, prefix) }
 
 func newLayout(s store, prefix string) *Layout {
-	return &Layout{store: s, prefix: prefix, versions: newVersions(maxVersions)}
+	return &Layout{store: s, prefix: prefix, versions: layout.NewVersions()}
 }
 
 // ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of
@@ -66,14 +66,14 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 	if len(dst) == 0 {
 		return layout.Cost{}, nil
 	}
-	etag := l.versions.get(key)
+	etag := l.versions.Get(key)
 	info, cost, err := l.store.ReadRange(ctx, key, dst, off, etag, seg.Size)
-	if err == nil && !l.versions.learn(key, info.ETag) {
+	if err == nil && !l.versions.Learn(key, info.ETag) {
 		// Two first reads ran side by side and an overwrite came between them.
 		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
 	}
 	if err != nil && isKind(err, rangeio.Changed, rangeio.NotFound) {
-		l.versions.forget(key)
+		l.versions.Forget(key)
 	}
 	return costOf(cost), err
 }

@@ -197,29 +197,6 @@ func TestOneVersion(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
-	v := newVersions(2)
-	if !v.learn("a", "1") || !v.learn("b", "1") || !v.learn("a", "1") {
-		t.Error("a first or an equal version was refused")
-	}
-	if v.learn("a", "2") {
-		t.Error("another version was accepted")
-	}
-	v.get("a")
-	v.learn("c", "1")
-	if v.get("a") != "1" || v.get("b") != "" || v.get("c") != "1" {
-		t.Error("not the least recently used one was forgotten")
-	}
-	v.forget("a")
-	v.forget("a")
-	if v.get("a") != "" || !v.learn("a", "2") {
-		t.Error("a forgotten version is still known")
-	}
-	if !v.learn("d", "") || v.get("d") != "" {
-		t.Error("a store without versions was not accepted")
-	}
-}
-
 func TestReadFilesOfAnotherSegment(t *testing.T) {
 	seg, log, files := realSegment(t)
 	store := newMemoryStore()
@@ -319,13 +296,13 @@ func TestConcurrentFirstReads(t *testing.T) {
 	}
 	// The second read learns another version than the first, which began before it and ended after it.
 	overwritten := &raceStore{store: l.store, between: func() {
-		l.versions.learn(l.LogKey(seg), fmt.Sprintf("%q", "v0"))
+		l.versions.Learn(l.LogKey(seg), fmt.Sprintf("%q", "v0"))
 	}}
 	l.store = overwritten
 	if _, err := l.ReadLog(t.Context(), seg, make([]byte, 1), 0); !isKind(err, rangeio.Changed) {
 		t.Errorf("two versions side by side: %v", err)
 	}
-	if l.versions.get(l.LogKey(seg)) != "" {
+	if l.versions.Get(l.LogKey(seg)) != "" {
 		t.Error("a version is remembered though nobody knows which is right")
 	}
 }

@@ -31,7 +31,7 @@ func (l *Layout) Put(ctx context.Context, clusterID string, seg *tier.Segment, l
 	if err != nil {
 		return &layout.Error{Object: logKey, Err: err}
 	}
-	l.versions.forget(logKey)
+	l.versions.Forget(logKey)
 	_, err = l.store.Put(ctx, logKey, checked)
 	// Whatever the store's client made of a source that failed under it, even a success: the source's own error counts.
 	if source := checked.failure(); source != nil {
@@ -59,7 +59,7 @@ func (l *Layout) Delete(ctx context.Context, seg *tier.Segment) error {
 			return err
 		}
 	}
-	l.versions.forget(l.LogKey(seg))
+	l.versions.Forget(l.LogKey(seg))
 	return nil
 }
 

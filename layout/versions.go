@@ -1,4 +1,4 @@
-package native
+package layout
 
 import (
 	"container/list"
@@ -9,9 +9,10 @@ import (
 // 1 GiB segments that are read at a time.
 const maxVersions = 16384
 
-// versions remembers the ETag of each object that was read, the least recently used forgotten first, so that all reads
-// of an object are of one version. Forgetting only means that the next read may begin with another version.
-type versions struct {
+// Versions remembers the ETag of each object that was read, the least recently used forgotten first, so that all reads
+// of an object are of one version. Forgetting only means that the next read may begin with another version. All methods
+// may be called concurrently.
+type Versions struct {
 	mu    sync.Mutex
 	max   int
 	byKey map[string]*list.Element
@@ -20,12 +21,15 @@ type versions struct {
 
 type version struct{ key, etag string }
 
-func newVersions(max int) *versions {
-	return &versions{max: max, byKey: make(map[string]*list.Element)}
+// NewVersions makes one for a layout.
+func NewVersions() *Versions { return newVersions(maxVersions) }
+
+func newVersions(max int) *Versions {
+	return &Versions{max: max, byKey: make(map[string]*list.Element)}
 }
 
-// get gives the version to ask for, "" when any will do.
-func (v *versions) get(key string) string {
+// Get gives the version to ask for, "" when any will do.
+func (v *Versions) Get(key string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := v.byKey[key]
@@ -36,9 +40,9 @@ func (v *versions) get(key string) string {
 	return e.Value.(version).etag
 }
 
-// learn records the version that a read got; false when another one is known. A store without versions ("") teaches
+// Learn records the version that a read got; false when another one is known. A store without versions ("") teaches
 // nothing.
-func (v *versions) learn(key, etag string) bool {
+func (v *Versions) Learn(key, etag string) bool {
 	if etag == "" {
 		return true
 	}
@@ -56,7 +60,8 @@ func (v *versions) learn(key, etag string) bool {
 	return true
 }
 
-func (v *versions) forget(key string) {
+// Forget makes the next read of the object begin with whatever version it finds.
+func (v *Versions) Forget(key string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if e := v.byKey[key]; e != nil {

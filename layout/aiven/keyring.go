@@ -1,0 +1,125 @@
+package aiven
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rsa"
+	"crypto/sha3"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	dataKeySize    = 32
+	maxModulusBits = 16384
+)
+
+// ErrKey says that a segment cannot be read with the keys at hand: the one that it names is unknown, or another key.
+var ErrKey = errors.New("data key cannot be unwrapped")
+
+// PrivateKey is one of the plugin's encryption.key.pairs.
+type PrivateKey struct {
+	ID string
+	// PEM is an RSA key as PKCS#8 ("PRIVATE KEY", what the plugin wants) or PKCS#1 ("RSA PRIVATE KEY"), not protected by
+	// a password. Two ids may have the same key: an alias.
+	PEM []byte
+}
+
+// keyring unwraps data keys. Immutable.
+type keyring struct {
+	ids  []string
+	keys map[string]*rsa.PrivateKey
+}
+
+func newKeyring(keys []PrivateKey) (keyring, error) {
+	r := keyring{keys: make(map[string]*rsa.PrivateKey)}
+	for _, k := range keys {
+		if strings.TrimSpace(k.ID) == "" || strings.Contains(k.ID, ":") || len(k.ID) > maxKeyID {
+			return keyring{}, fmt.Errorf("%q cannot be the id of a key", k.ID)
+		}
+		if r.keys[k.ID] != nil {
+			return keyring{}, fmt.Errorf("key id %q is given twice", k.ID)
+		}
+		key, err := parsePrivateKey(k.PEM)
+		if err != nil {
+			return keyring{}, fmt.Errorf("key %q: %w", k.ID, err)
+		}
+		r.ids = append(r.ids, k.ID)
+		r.keys[k.ID] = key
+	}
+	return r, nil
+}
+
+func parsePrivateKey(text []byte) (*rsa.PrivateKey, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		var err error
+		switch block.Type {
+		case "PRIVATE KEY":
+			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "RSA PRIVATE KEY":
+			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		private, ok := key.(*rsa.PrivateKey)
+		if !ok {
+			return nil, errors.New("not an RSA key")
+		}
+		if bits := private.N.BitLen(); bits > maxModulusBits {
+			return nil, fmt.Errorf("%d bits, at most %d are allowed", bits, maxModulusBits)
+		}
+		return private, nil
+	}
+	return nil, errors.New("no private key in PEM without a password")
+}
+
+// open gives the cipher of a segment. Errors wrap ErrKey and name the key id.
+func (r *keyring) open(s *sealing) (cipher.AEAD, error) {
+	if s.keyID == "" {
+		for _, id := range r.ids {
+			if key, err := r.unwrap(id, s.wrapped); err == nil {
+				return newAEAD(key)
+			}
+		}
+		return nil, fmt.Errorf("%w: it names no key id, and none of the keys %s opens it", ErrKey, r.list())
+	}
+	if r.keys[s.keyID] == nil {
+		return nil, fmt.Errorf("%w: it was wrapped with key id %q, which is not among the keys %s", ErrKey, s.keyID, r.list())
+	}
+	key, err := r.unwrap(s.keyID, s.wrapped)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the private key of key id %q does not open it: %w", ErrKey, s.keyID, err)
+	}
+	return newAEAD(key)
+}
+
+// unwrap follows the plugin's RsaEncryptionProvider, which hashes with SHA3-512 in both places (MGF1 too).
+func (r *keyring) unwrap(id string, wrapped []byte) ([]byte, error) {
+	key, err := rsa.DecryptOAEP(sha3.New512(), nil, r.keys[id], wrapped, nil)
+	if err == nil && len(key) != dataKeySize {
+		err = fmt.Errorf("a data key of %d bytes", len(key))
+	}
+	return key, err
+}
+
+func (r *keyring) list() string {
+	if len(r.ids) == 0 {
+		return "(none configured)"
+	}
+	return fmt.Sprintf("%q", r.ids)
+}
+
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}

@@ -1,0 +1,135 @@
+package aiven
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"hash"
+	"strings"
+	"testing"
+)
+
+func wrapped(t *testing.T, w *writer) *sealing {
+	t.Helper()
+	id, text, _ := strings.Cut(w.wrap(), ":")
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sealing{keyID: id, wrapped: b}
+}
+
+func mustRing(t *testing.T, keys ...PrivateKey) *keyring {
+	t.Helper()
+	r, err := newKeyring(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+func TestKeyRotation(t *testing.T) {
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(other)})
+	ring := mustRing(t, PrivateKey{"old", pkcs8(t, testKey())}, PrivateKey{"new", pkcs1}, PrivateKey{"static-key-id", pkcs1})
+	for _, w := range []*writer{
+		{keyID: "old", key: testKey(), dataKey: random(32)},
+		{keyID: "new", key: other, dataKey: random(32)},
+		{keyID: "static-key-id", key: other, dataKey: random(32)},
+		{keyID: "", key: other, dataKey: random(32)}, // before ids were written: any key of the ring
+	} {
+		s := wrapped(t, w)
+		aead, err := ring.open(s)
+		if err != nil {
+			t.Errorf("key id %q: %v", w.keyID, err)
+			continue
+		}
+		w.aad = []byte("x")
+		if b, err := unseal(aead, w.aad, w.seal([]byte("text")), nil); err != nil || string(b) != "text" {
+			t.Errorf("key id %q opens to %q, %v", w.keyID, b, err)
+		}
+	}
+}
+
+// What an operator reads must say which key to look for.
+func TestKeyErrorsNameTheID(t *testing.T) {
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := mustRing(t, PrivateKey{"k1", pkcs8(t, testKey())}, PrivateKey{"k2", pkcs8(t, other)})
+	damaged := wrapped(t, &writer{keyID: "k1", key: testKey(), dataKey: random(32)})
+	damaged.wrapped[17] ^= 1
+	cut := &sealing{keyID: "k1", wrapped: []byte{1, 2, 3}}
+	foreign := func(h hash.Hash) *sealing { // a hash that other writers use
+		b, err := rsa.EncryptOAEP(h, rand.Reader, &testKey().PublicKey, random(32), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &sealing{keyID: "k1", wrapped: b}
+	}
+	for name, tt := range map[string]struct {
+		s    *sealing
+		says []string
+	}{
+		"unknown":        {&sealing{keyID: "k9"}, []string{`"k9"`, `["k1" "k2"]`}},
+		"wrong":          {wrapped(t, &writer{keyID: "k2", key: testKey(), dataKey: random(32)}), []string{`"k2"`, "does not open it"}},
+		"damaged":        {damaged, []string{`"k1"`, "does not open it"}},
+		"cut":            {cut, []string{`"k1"`, "does not open it"}},
+		"SHA-1":          {foreign(sha1.New()), []string{`"k1"`}},
+		"SHA-512":        {foreign(sha512.New()), []string{`"k1"`}},
+		"short data key": {wrapped(t, &writer{keyID: "k1", key: testKey(), dataKey: random(16)}), []string{`"k1"`, "16 bytes"}},
+		"no id":          {&sealing{wrapped: []byte{1}}, []string{"no key id", `["k1" "k2"]`}},
+	} {
+		_, err := ring.open(tt.s)
+		if !errors.Is(err, ErrKey) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, part := range tt.says {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q does not say %s", name, err, part)
+			}
+		}
+	}
+	if _, err := mustRing(t).open(&sealing{keyID: "k1"}); err == nil || !strings.Contains(err.Error(), "none configured") {
+		t.Errorf("without keys: %v", err)
+	}
+}
+
+func TestUselessKeys(t *testing.T) {
+	good := pkcs8(t, testKey())
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte{1}})
+	for name, keys := range map[string][]PrivateKey{
+		"no id":            {{"", good}},
+		"blank id":         {{" ", good}},
+		"colon":            {{"a:b", good}},
+		"same id twice":    {{"a", good}, {"a", good}},
+		"no PEM":           {{"a", []byte("hello")}},
+		"public key":       {{"a", public}},
+		"curve":            {{"a", pkcs8(t, curve)}},
+		"damaged":          {{"a", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte{1, 2}})}},
+		"damaged, PKCS #1": {{"a", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: []byte{1, 2}})}},
+	} {
+		if _, err := newKeyring(keys); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	if r := mustRing(t, PrivateKey{"a", append(public, good...)}); len(r.ids) != 1 {
+		t.Error("a private key behind another block was not found")
+	}
+}

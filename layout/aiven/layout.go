@@ -1,0 +1,193 @@
+package aiven
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"coldtap/rangeio"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// store is what a Layout needs of a *rangeio.Client.
+type store interface {
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+}
+
+// Options say how the plugin wrote and how much reading may take. Zero values take the defaults.
+type Options struct {
+	// Prefixes are the values that the plugin's key.prefix has and had, byte for byte, the present one first. None is
+	// one empty prefix. Each missing object is looked for under all of them.
+	Prefixes []string
+	Keys     []PrivateKey
+
+	// Memory bounds stored and open chunks together, in bytes; default 256 MiB. A stored chunk that is compressed or
+	// sealed needs about twice its length: up to 100 MiB fit the default.
+	Memory int64
+	// Parallel is how many chunks are opened at a time, over all reads; default GOMAXPROCS. 0.4 MiB each.
+	Parallel int
+	// ManifestMemory bounds the manifests kept, in bytes; default 16 MiB, some 3,500 segments.
+	ManifestMemory int64
+
+	Registerer prometheus.Registerer // nil = no metrics
+}
+
+const (
+	defaultMemory         = 256 << 20
+	defaultManifestMemory = 16 << 20
+	maxPrefixes           = 16
+
+	// chunkSizeTimeout bounds what ChunkSize, which has no context, may take for a manifest.
+	chunkSizeTimeout = 5 * time.Second
+	// maxGeometries bounds the remembered chunk sizes: 16,384 of them, at some 200 bytes each, are 3 MB.
+	maxGeometries = 16384
+)
+
+// Layout implements layout.Reader. All methods may be called concurrently. It has no goroutines of its own.
+type Layout struct {
+	store     store
+	prefixes  []string
+	keys      keyring
+	manifests *manifestCache
+	chunks    geometries
+	space     *workspace
+	opener    *opener
+	metrics   *metrics
+}
+
+// New makes a layout over a store. It fails when a private key cannot be used.
+func New(client *rangeio.Client, o Options) (*Layout, error) { return newLayout(client, o) }
+
+func newLayout(s store, o Options) (*Layout, error) {
+	if len(o.Prefixes) == 0 {
+		o.Prefixes = []string{""}
+	}
+	if len(o.Prefixes) > maxPrefixes {
+		return nil, fmt.Errorf("%d key prefixes, at most %d are allowed", len(o.Prefixes), maxPrefixes)
+	}
+	if o.Memory < 0 || o.Parallel < 0 || o.ManifestMemory < 0 {
+		return nil, errors.New("a negative bound")
+	}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	if o.Parallel == 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if o.ManifestMemory == 0 {
+		o.ManifestMemory = defaultManifestMemory
+	}
+	l := &Layout{store: s, prefixes: o.Prefixes, space: newWorkspace(o.Memory)}
+	var err error
+	if l.keys, err = newKeyring(o.Keys); err != nil {
+		return nil, err
+	}
+	if l.opener, err = newOpener(o.Parallel); err != nil {
+		return nil, err
+	}
+	l.manifests = newManifestCache(o.ManifestMemory, l.loadManifest)
+	l.metrics = newMetrics(o.Registerer, l.space)
+	return l, nil
+}
+
+// ChunkSize is a multiple of the segment's stored chunk when that is at most max. When it is larger, the pieces are
+// equal parts of a stored chunk, so that each lies in one of them: the largest divisor that is at most max, if one is not
+// much smaller. A log that is neither compressed nor sealed is read like a file, in pieces of a power of two.
+//
+// The size is in the manifest. When that is not at hand it is read, which takes a request (in the bill of the next read)
+// and at most 5 s; if it cannot be had, pieces are of a power of two, and stay so, because what callers keep must not
+// shift: the segment is then read as well, with some chunks in two parts.
+func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
+	if checkSegment(seg) != nil {
+		return pageMultiple(max)
+	}
+	key := keyOf(seg)
+	chunk, known := l.chunks.get(key)
+	if !known {
+		ctx, cancel := context.WithTimeout(context.Background(), chunkSizeTimeout)
+		defer cancel()
+		if m, _, err := l.manifests.get(ctx, seg); err == nil && !m.plain() {
+			chunk = m.ChunkSize
+		}
+		chunk = l.chunks.settle(key, chunk)
+	}
+	return pieceSize(chunk, max)
+}
+
+// pieceSize is for a stored chunk of so many log bytes; 0 = of no matter.
+func pieceSize(chunk, max int64) int64 {
+	switch {
+	case chunk == 0 || max < 1:
+		return pageMultiple(max)
+	case chunk <= max:
+		return max / chunk * chunk
+	}
+	// Parts of less than a quarter of max would make requests for memory, though not for the store, that many more.
+	least := (chunk + max - 1) / max
+	for parts := least; parts <= 4*least && parts < least+4096; parts++ {
+		if chunk%parts == 0 {
+			return chunk / parts
+		}
+	}
+	return (chunk + least - 1) / least
+}
+
+// pageMultiple is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB.
+func pageMultiple(max int64) int64 {
+	const page = 4 << 10
+	if max < page {
+		return max
+	}
+	size := int64(page)
+	for size <= max/2 {
+		size *= 2
+	}
+	return size
+}
+
+// geometries remembers for which stored chunk ChunkSize has answered, 0 = none, the least recently used forgotten first.
+type geometries struct {
+	mu    sync.Mutex
+	known map[segmentKey]*list.Element
+	order list.List // of geometry, the latest used in front
+}
+
+type geometry struct {
+	key   segmentKey
+	chunk int64
+}
+
+func (g *geometries) get(key segmentKey) (chunk int64, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.known[key]
+	if e == nil {
+		return 0, false
+	}
+	g.order.MoveToFront(e)
+	return e.Value.(geometry).chunk, true
+}
+
+// settle records an answer, or gives the one that somebody else has recorded meanwhile.
+func (g *geometries) settle(key segmentKey, chunk int64) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.known[key]; e != nil {
+		return e.Value.(geometry).chunk
+	}
+	if g.known == nil {
+		g.known = make(map[segmentKey]*list.Element)
+	}
+	g.known[key] = g.order.PushFront(geometry{key, chunk})
+	if g.order.Len() > maxGeometries {
+		delete(g.known, g.order.Remove(g.order.Back()).(geometry).key)
+	}
+	return chunk
+}

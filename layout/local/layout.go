@@ -1,0 +1,73 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/tier"
+)
+
+// store is what a Layout needs of a *rangeio.Client.
+type store interface {
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+}
+
+// Layout implements layout.Reader. All methods may be called concurrently.
+type Layout struct {
+	store    store
+	prefix   string
+	versions *layout.Versions
+}
+
+// New makes a layout over a store. prefix is put in front of every key, byte for byte: "" when the store is rooted at
+// the plugin's kafka-tiered-storage folder, "kafka-tiered-storage/" when it is rooted at the plugin's dir.
+func New(client *rangeio.Client, prefix string) *Layout {
+	return &Layout{store: client, prefix: prefix, versions: layout.NewVersions()}
+}
+
+// ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of
+// a .log can be read, so only the caller's memory decides.
+func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
+	const page = 4 << 10
+	if max < page {
+		return max
+	}
+	size := int64(page)
+	for size <= max/2 {
+		size *= 2
+	}
+	return size
+}
+
+// ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first, though
+// the plugin never writes over an object (a second copy has a new id). Another version is *rangeio.Error with Kind
+// Changed, and the next read begins with the version it finds. An object of another length than the segment's is an error.
+func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
+	stem, err := l.stem(seg)
+	if err != nil {
+		return layout.Cost{}, err
+	}
+	key := stem + suffixLog
+	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
+		return layout.Cost{}, &layout.Error{Object: key,
+			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
+	}
+	if len(dst) == 0 {
+		return layout.Cost{}, nil
+	}
+	info, cost, err := l.store.ReadRange(ctx, key, dst, off, l.versions.Get(key), seg.Size)
+	if err == nil && !l.versions.Learn(key, info.ETag) {
+		// Two first reads ran side by side and an overwrite came between them.
+		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
+	}
+	if isKind(err, rangeio.Changed) || isKind(err, rangeio.NotFound) {
+		l.versions.Forget(key)
+	}
+	return costOf(cost), err
+}
+
+func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }
