@@ -132,7 +132,7 @@ func TestUnfinishedCopyOfAnotherBrokerIsLeftAlone(t *testing.T) {
 	}
 }
 
-// N17 of Kafka's own history (KAFKA-16711): a deposed leader's segment does not count.
+// KAFKA-16711: a deposed leader's segment does not count.
 func TestCopyResumesWhereTheLineageEnds(t *testing.T) {
 	deposed := newLog(t, "a", 0).data(100).roll().lead(3).data(100).roll().data(1).done()
 	w := newWorld()

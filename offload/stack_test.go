@@ -138,7 +138,7 @@ func TestSampleSurvivesTheWholeStack(t *testing.T) {
 	}
 }
 
-// N8 of other tiered stores: a source that breaks off must not become a shorter object.
+// A source that breaks off must not become a shorter object.
 func TestLogThatIsCutWhileItIsSentIsNotFinished(t *testing.T) {
 	l := newLog(t, "a", 0)
 	for range 8 {

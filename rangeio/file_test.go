@@ -164,6 +164,38 @@ func TestFileStoreLeftovers(t *testing.T) {
 	}
 }
 
+// TestFileStoreListsNoWriters: while an object is written over, it is never missing, doubled or under another name. (Some S3 servers over a folder do
+// list their temporary files for a moment.)
+func TestFileStoreListsNoWriters(t *testing.T) {
+	b := openFile(t, t.TempDir())
+	ctx, done := t.Context(), make(chan struct{})
+	if _, err := b.Put(ctx, "p/o", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(done)
+		for range 50 {
+			if _, err := b.Put(ctx, "p/o", strings.NewReader("x")); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		var keys []string
+		if err := b.List(ctx, "", func(o rangeio.Object) error { keys = append(keys, o.Key); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) != 1 || keys[0] != "p/o" {
+			t.Fatalf("listed %q", keys)
+		}
+	}
+}
+
 func TestFileStoreSeesChangeInPlace(t *testing.T) {
 	dir := t.TempDir()
 	b := openFile(t, dir)

@@ -20,15 +20,10 @@ import (
 	"coldtap/rangeio/rangeiotest"
 )
 
+// TestS3Acceptance runs with a prefix that needs escaping; the other tests here, and those against versitygw, do without one.
 func TestS3Acceptance(t *testing.T) {
-	rangeiotest.AcceptanceTest(t, func(t *testing.T) rangeio.Backend { return fakes3.New(t).Backend(t) })
-}
-
-func TestS3AcceptanceWithPrefixAndWithoutChecksums(t *testing.T) {
 	rangeiotest.AcceptanceTest(t, func(t *testing.T) rangeio.Backend {
-		s := fakes3.New(t)
-		s.Inject(fakes3.Rule{Fault: fakes3.Fault{RefuseChecksums: true}})
-		return s.Backend(t, func(c *rangeio.S3Config) { c.Prefix, c.Checksums = "x+y z/%2F-", "when_required" })
+		return fakes3.New(t).Backend(t, func(c *rangeio.S3Config) { c.Prefix = "x+y z/%2F-" })
 	})
 }
 
@@ -314,15 +309,20 @@ func TestS3ObjectReplacedDuringARead(t *testing.T) {
 	s := fakes3.New(t)
 	b := s.Backend(t)
 	put(t, b, "o", rangeiotest.Bytes(1, 1<<20))
-	gate := make(chan struct{})
+	resumed, replaced := make(chan struct{}), make(chan struct{})
 	s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Times: 1, Fault: fakes3.Fault{CutAfter: 64 << 10}})
-	s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Fault: fakes3.Fault{Block: gate}})
-	go func() {
-		for s.GETs() < 2 {
-			time.Sleep(time.Millisecond)
+	s.Inject(fakes3.Rule{Times: 1, Match: func(r fakes3.Request) bool {
+		if r.Op == fakes3.Get {
+			close(resumed)
 		}
-		b.Put(context.Background(), "o", bytes.NewReader(rangeiotest.Bytes(2, 1<<19)))
-		close(gate)
+		return r.Op == fakes3.Get
+	}, Fault: fakes3.Fault{Block: replaced}})
+	go func() {
+		defer close(replaced)
+		<-resumed
+		if _, err := b.Put(context.Background(), "o", bytes.NewReader(rangeiotest.Bytes(2, 1<<19))); err != nil {
+			t.Error(err)
+		}
 	}()
 	_, _, err := quick(b).ReadRange(t.Context(), "o", make([]byte, 1<<20), 0, "", -1)
 	rangeiotest.IsKind(t, err, rangeio.Changed)
@@ -473,10 +473,10 @@ func TestS3DeadAddress(t *testing.T) {
 }
 
 func TestS3UnreadBodiesAreCutOff(t *testing.T) {
-	s := fakes3.New(t)
+	const size = 24 << 20 // more than the kernel's buffers take
+	s := fakes3.Start(fakes3.Options{})
 	b := s.Backend(t)
-	put(t, b, "o", rangeiotest.Bytes(1, 24<<20))
-	s.Reset()
+	put(t, b, "o", rangeiotest.Bytes(1, size))
 	ctx, cancel := context.WithCancel(t.Context())
 	body, _, err := b.Open(ctx, "o", 0, -1, "")
 	if err != nil {
@@ -487,11 +487,8 @@ func TestS3UnreadBodiesAreCutOff(t *testing.T) {
 	}
 	cancel()
 	body.Close()
-	// Another request ends after the server noticed.
-	if _, err := b.Stat(t.Context(), "o"); err != nil {
-		t.Fatal(err)
-	}
-	if sent := s.Sent(fakes3.Op(fakes3.Get)); sent > 16<<20 {
+	s.Close() // waits for the answer to end, and its bytes to be counted
+	if sent := s.Sent(fakes3.Op(fakes3.Get)); sent < 1000 || sent > 2*size/3 {
 		t.Errorf("%d bytes were sent of a body of which 1,000 were wanted", sent)
 	}
 }
@@ -557,7 +554,7 @@ func TestS3ListGoesOnAfterAFailure(t *testing.T) {
 	s := fakes3.New(t)
 	b := s.Backend(t)
 	var want []string
-	for i := range 1500 {
+	for i := range 1100 {
 		want = append(want, fmt.Sprintf("k%04d", i))
 		put(t, b, want[i], nil)
 	}

@@ -108,6 +108,9 @@ func (v *versitygw) open(t *testing.T, bucket string) rangeio.Backend {
 }
 
 func TestVersitygwAcceptance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the server writes a thousand objects to disk")
+	}
 	server, n := startVersitygw(t, false), 0
 	rangeiotest.AcceptanceTest(t, func(t *testing.T) rangeio.Backend {
 		n++

@@ -12,6 +12,7 @@ package jsonenc
 import (
 	"encoding/base64"
 	"strconv"
+	"unicode/utf8"
 
 	"coldtap/segment"
 )
@@ -27,6 +28,11 @@ const (
 	// JSON embeds a record's value where it is a JSON document, compacted onto one line; keys, header values and
 	// values that are no JSON are shown as Text shows them.
 	JSON
+	// PlainText shows keys and values as strings, and does not fit a record that has one which is no valid UTF-8.
+	PlainText
+	// OnlyJSON embeds values as JSON does, keys likewise where they are JSON, and does not fit a record whose value is
+	// neither null nor a JSON document.
+	OnlyJSON
 )
 
 // Encoder writes the records of one partition. The zero value must be Reset first; it keeps its buffer over Resets.
@@ -46,8 +52,15 @@ func (e *Encoder) Reset(topic string, partition int32, encoding Encoding) {
 	e.prefix = append(e.prefix, `,"offset":`...)
 }
 
-// AppendRecord appends r as one JSON object, without a line break in it or after it.
+// AppendRecord appends r as one JSON object, without a line break in it or after it. What does not fit the encoding is
+// shown as Text shows it.
 func (e *Encoder) AppendRecord(dst []byte, r *segment.Record) []byte {
+	dst, _ = e.TryAppendRecord(dst, r)
+	return dst
+}
+
+// TryAppendRecord is AppendRecord, and says whether the record fits the encoding.
+func (e *Encoder) TryAppendRecord(dst []byte, r *segment.Record) (out []byte, fits bool) {
 	dst = append(dst, e.prefix...)
 	dst = strconv.AppendInt(dst, r.Offset, 10)
 	dst = append(dst, `,"timestamp":`...)
@@ -57,9 +70,9 @@ func (e *Encoder) AppendRecord(dst []byte, r *segment.Record) []byte {
 	} else {
 		dst = append(dst, `,"timestamp_type":"CREATE_TIME","key":`...)
 	}
-	dst = e.appendBytes(dst, r.Key)
+	dst, keyFits := e.appendKey(dst, r.Key)
 	dst = append(dst, `,"value":`...)
-	dst = e.appendValue(dst, r.Value)
+	dst, valueFits := e.appendValue(dst, r.Value)
 	dst = append(dst, `,"headers":[`...)
 	for i := range r.Headers {
 		if i > 0 {
@@ -73,7 +86,7 @@ func (e *Encoder) AppendRecord(dst []byte, r *segment.Record) []byte {
 	}
 	dst = append(dst, `],"leader_epoch":`...)
 	dst = strconv.AppendInt(dst, int64(r.LeaderEpoch), 10)
-	return append(dst, '}')
+	return append(dst, '}'), keyFits && valueFits
 }
 
 // fixedSize covers everything of a record but the prefix and its bytes: names, punctuation and four numbers of at
@@ -107,6 +120,36 @@ func textBound(b []byte) int {
 	return max(len(b)+extraBytes(b)+2+slack, base64.StdEncoding.EncodedLen(len(b))+len(rawOpen)+len(rawClose))
 }
 
+func (e *Encoder) appendKey(dst, b []byte) (out []byte, fits bool) {
+	switch {
+	case e.encoding == OnlyJSON && b != nil:
+		if out, ok := appendEmbedded(dst, b); ok {
+			return out, true
+		}
+	case e.encoding == PlainText:
+		return e.appendBytes(dst, b), utf8.Valid(b)
+	}
+	return e.appendBytes(dst, b), true
+}
+
+func (e *Encoder) appendValue(dst, b []byte) (out []byte, fits bool) {
+	switch {
+	case b == nil:
+		fits = true
+	case e.encoding == JSON, e.encoding == OnlyJSON:
+		if out, ok := appendEmbedded(dst, b); ok {
+			return out, true
+		}
+		fits = e.encoding == JSON
+	case e.encoding == PlainText:
+		fits = utf8.Valid(b)
+	default:
+		fits = true
+	}
+	return e.appendBytes(dst, b), fits
+}
+
+// appendBytes appends what is shown as text or base64: header values, and keys and values that are not embedded.
 func (e *Encoder) appendBytes(dst, b []byte) []byte {
 	switch {
 	case b == nil:
@@ -118,15 +161,6 @@ func (e *Encoder) appendBytes(dst, b []byte) []byte {
 	default:
 		return appendText(dst, b)
 	}
-}
-
-func (e *Encoder) appendValue(dst, b []byte) []byte {
-	if e.encoding == JSON && b != nil {
-		if out, ok := appendEmbedded(dst, b); ok {
-			return out
-		}
-	}
-	return e.appendBytes(dst, b)
 }
 
 const (

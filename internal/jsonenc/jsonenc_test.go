@@ -207,3 +207,35 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("%v allocations a record", n)
 	}
 }
+
+// TestStrictEncodings: what a client's parser would choke on is told, and what it takes comes as it wants it.
+func TestStrictEncodings(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		encoding   Encoding
+		key, value []byte
+		fits       bool
+		want       string
+	}{
+		{"json", OnlyJSON, []byte(`{"id": 1}`), []byte(`[1, 2]`), true, `"key":{"id":1},"value":[1,2]`},
+		{"json with a plain key", OnlyJSON, []byte(`user-1`), []byte(`"x"`), true, `"key":"user-1","value":"x"`},
+		{"json with nulls", OnlyJSON, nil, nil, true, `"key":null,"value":null`},
+		{"no json", OnlyJSON, nil, []byte(`{oops`), false, ""},
+		{"an empty value is no json", OnlyJSON, nil, []byte{}, false, ""},
+		{"text", PlainText, []byte(`{"id": 1}`), []byte{}, true, `"key":"{\"id\": 1}","value":""`},
+		{"text with nulls", PlainText, nil, nil, true, `"key":null,"value":null`},
+		{"a value that is no text", PlainText, nil, []byte{0xff}, false, ""},
+		{"a key that is no text", PlainText, []byte{0xff}, nil, false, ""},
+		{"text always fits where raw bytes are allowed", Text, []byte{0xff}, []byte{0xff}, true, `"key":{"__raw__":"/w=="},"value":{"__raw__":"/w=="}`},
+		{"embedding where possible always fits", JSON, []byte("1"), []byte(`{oops`), true, `"key":"1","value":"{oops"`},
+		{"base64 always fits", Base64, []byte{0xff}, []byte{0xff}, true, `"key":"/w==","value":"/w=="`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, r := encoder(c.encoding), &segment.Record{Key: c.key, Value: c.value}
+			got, fits := e.TryAppendRecord(nil, r)
+			if fits != c.fits || !bytes.Contains(got, []byte(c.want)) || !json.Valid(got) || len(got) > e.SizeBound(r) {
+				t.Errorf("%v %s, want %v %s", fits, got, c.fits, c.want)
+			}
+		})
+	}
+}

@@ -160,7 +160,7 @@ func refusedKeys(t *testing.T, b rangeio.Backend) {
 
 func sizes(t *testing.T, b rangeio.Backend) {
 	// Around the part size of multipart uploads, where first and last part are odd.
-	for i, size := range []int{0, 1, 61, 4096, 8<<20 - 1, 8 << 20, 8<<20 + 1, 16<<20 + 3} {
+	for i, size := range []int{0, 1, 61, 4096, 8<<20 - 1, 8 << 20, 8<<20 + 1} {
 		content, key := Bytes(uint64(i), size), fmt.Sprint("size/", size)
 		put(t, b, key, content)
 		info, err := b.Stat(t.Context(), key)
@@ -280,10 +280,6 @@ func atomicPut(t *testing.T, b rangeio.Backend) {
 		}
 		if int64(len(got)) != info.Size || !(bytes.Equal(got, versions[0]) || bytes.Equal(got, versions[1])) {
 			t.Errorf("read %d bytes of an object of %d that are neither version", len(got), info.Size)
-		}
-		// While it is written over, an object is never seen twice or under another name.
-		if got := keys(t, b, ""); !slices.Equal(got, []string{"o"}) {
-			t.Errorf("listed %q", got)
 		}
 	}
 	<-done
