@@ -142,6 +142,8 @@ func unpack(z *zstd.Decoder, frame, out []byte) ([]byte, error) {
 	if h.Skippable || !h.HasFCS || h.FrameContentSize != uint64(len(out)) || h.DictionaryID != 0 {
 		return nil, fmt.Errorf("zstd: frame of %d bytes where %d belong", h.FrameContentSize, len(out))
 	}
+	// A frame that holds more than it says fails, but where its last block is a stored one the decoder has appended that
+	// first, and so made a copy of the chunk for a moment, outside of the workspace.
 	b, err := z.DecodeAll(frame, out[:0:len(out)])
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)
