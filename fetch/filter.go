@@ -166,7 +166,7 @@ func (st *Stream) needsRecords(h *segment.Header) bool {
 	case readOffset:
 		return h.MaxTimestamp >= st.hintTime
 	}
-	return !h.IsControl() && (h.MaxTimestamp >= st.stopAtTime || st.req.MaxRecords > 0 && st.countOf(h) < 0)
+	return !h.IsControl() && (st.pastEnd(h.MaxTimestamp) || st.req.MaxRecords > 0 && st.countOf(h) < 0)
 }
 
 // countOf is how many of a batch's records lie in the range, as far as its header tells; -1 when it does not.
@@ -233,7 +233,7 @@ again:
 		case rec.Offset < st.next:
 		case rec.Offset >= st.rangeEnd:
 			return nil
-		case rec.Timestamp >= st.stopAtTime:
+		case st.pastEnd(rec.Timestamp):
 			st.rangeEnd = rec.Offset
 			if st.wanted == 0 {
 				st.next = max(st.next, rec.Offset)
@@ -302,4 +302,10 @@ func (st *Stream) repair(ctx context.Context, err error) error {
 		}
 	}
 	return st.recover(ctx, err)
+}
+
+// pastEnd says whether a record with this timestamp ends the range. Records may carry any timestamp, the largest int64
+// included, so that no value can stand for "no end".
+func (st *Stream) pastEnd(timestamp int64) bool {
+	return st.req.EndTimestamp >= 0 && timestamp >= st.stopAtTime
 }

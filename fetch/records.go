@@ -72,7 +72,7 @@ func (st *Stream) nextInside(rec *segment.Record) (found bool, err error) {
 		if rec.Offset < st.next {
 			continue
 		}
-		if rec.Timestamp >= st.stopAtTime {
+		if st.pastEnd(rec.Timestamp) {
 			st.rangeEnd = min(st.rangeEnd, rec.Offset)
 		}
 		if rec.Offset >= st.rangeEnd {

@@ -9,25 +9,48 @@ const (
 	formatJSON format = iota
 	formatLines
 	formatBatches
+	formatBinaryV2
+	formatJSONV2
+	formatTextV2
+	formatEvents
 	formatCount
 )
 
-// formats lists the representations in the order of preference when the client has none.
-var formats = [formatCount]struct {
+// offer is a media type that a resource can be given as.
+type offer struct {
 	mediaType string
 	kind      string // before the slash
-}{
-	formatJSON:    {"application/json", "application"},
-	formatLines:   {"application/x-ndjson", "application"},
-	formatBatches: {"application/vnd.kafka.recordbatch", "application"},
+	format    format
 }
 
-// negotiate picks the format for an Accept header (RFC 9110, 12.5.1): the most specific range that names a format
-// decides its quality, the highest quality wins, then the range that names it more exactly, then the one that the
-// client wrote first. ok false: nothing acceptable.
-func negotiate(accept []byte) (format, bool) {
+// formats lists the representations of records in the order of preference when the client has none.
+var formats = [formatCount]offer{
+	formatJSON:     {"application/json", "application", formatJSON},
+	formatLines:    {"application/x-ndjson", "application", formatLines},
+	formatBatches:  {"application/vnd.kafka.recordbatch", "application", formatBatches},
+	formatBinaryV2: {"application/vnd.kafka.binary.v2+json", "application", formatBinaryV2},
+	formatJSONV2:   {"application/vnd.kafka.json.v2+json", "application", formatJSONV2},
+	formatTextV2:   {"application/vnd.kafka.text.v2+json", "application", formatTextV2},
+	formatEvents:   {"text/event-stream", "text", formatEvents},
+}
+
+// messageFormats are what the old call, messages, gives: arrays only, and binary unless asked otherwise, as it did.
+var messageFormats = [...]offer{
+	formats[formatBinaryV2],
+	{"application/json", "application", formatBinaryV2},
+	formats[formatJSONV2],
+	formats[formatTextV2],
+}
+
+// isArray says that the format is a bare array of records, whose paging is in headers.
+func (f format) isArray() bool { return formatBinaryV2 <= f && f <= formatTextV2 }
+
+// negotiate picks one of the offers for an Accept header (RFC 9110, 12.5.1): the most specific range that names an
+// offer decides its quality, the highest quality wins, then the range that names it more exactly, then the one that
+// the client wrote first. nil: nothing acceptable.
+func negotiate(accept []byte, offers []offer) *offer {
 	if len(bytes.TrimSpace(accept)) == 0 {
-		return formatJSON, true
+		return &offers[0]
 	}
 	type choice struct {
 		quality     int // thousandths
@@ -41,49 +64,49 @@ func negotiate(accept []byte) (format, bool) {
 		mediaRange, parameters, _ := bytes.Cut(item, []byte{';'})
 		mediaRange = bytes.TrimSpace(mediaRange)
 		quality := qualityOf(parameters)
-		for f := range formats {
+		for i := range offers {
 			specificity := 0
 			switch {
-			case equalFold(mediaRange, formats[f].mediaType):
+			case equalFold(mediaRange, offers[i].mediaType):
 				specificity = 3
-			case len(mediaRange) == len(formats[f].kind)+2 && bytes.HasSuffix(mediaRange, []byte("/*")) &&
-				equalFold(mediaRange[:len(mediaRange)-2], formats[f].kind):
+			case len(mediaRange) == len(offers[i].kind)+2 && bytes.HasSuffix(mediaRange, []byte("/*")) &&
+				equalFold(mediaRange[:len(mediaRange)-2], offers[i].kind):
 				specificity = 2
 			case string(mediaRange) == "*/*" || string(mediaRange) == "*":
 				specificity = 1
 			}
-			if specificity > choices[f].specificity {
-				choices[f] = choice{quality, specificity, order}
+			if specificity > choices[i].specificity {
+				choices[i] = choice{quality, specificity, order}
 			}
 		}
 	}
 	best := -1
-	for f, c := range choices {
+	for i, c := range choices[:len(offers)] {
 		if c.specificity == 0 || c.quality == 0 {
 			continue
 		}
 		if best < 0 {
-			best = f
+			best = i
 			continue
 		}
 		b := choices[best]
 		switch {
 		case c.quality != b.quality:
 			if c.quality > b.quality {
-				best = f
+				best = i
 			}
 		case c.specificity != b.specificity:
 			if c.specificity > b.specificity {
-				best = f
+				best = i
 			}
 		case c.order < b.order:
-			best = f
+			best = i
 		}
 	}
 	if best < 0 {
-		return 0, false
+		return nil
 	}
-	return format(best), true
+	return &offers[best]
 }
 
 // qualityOf gives the q parameter in thousandths: 1000 when there is none, 0 when it makes no sense.

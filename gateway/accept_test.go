@@ -17,25 +17,31 @@ func TestNegotiate(t *testing.T) {
 		"application/x-ndjson; charset=utf-8": formatLines,
 		rawType:                               formatBatches,
 		"text/html":                           none,
-		"text/*":                              none,
+		"text/*":                              formatEvents,
+		"image/*":                             none,
 		"application/json;q=0":                none,
 		"application/json;q=0, */*":           formatLines,
-		"application/json;q=0.5, application/x-ndjson":              formatLines,
-		"application/x-ndjson;q=0.2, application/json;q=0.3":        formatJSON,
-		"application/x-ndjson, application/json":                    formatLines,
-		"application/json, application/x-ndjson":                    formatJSON,
-		"*/*, application/x-ndjson":                                 formatLines,
-		"*/*;q=0.1, application/x-ndjson;q=0.05":                    formatJSON,
-		"application/*;q=0.9, application/json;q=0.1":               formatLines,
-		"text/html, application/xhtml+xml, */*;q=0.8":               formatJSON,
-		"application/vnd.kafka.binary.v2+json":                      none,
-		"application/x-ndjson;q=bogus, application/json":            formatJSON,
-		"application/x-ndjson; q=1.000, application/json;q=.5":      formatLines,
-		";;,,=,q, /, */, application/vnd.kafka.recordbatch;q=0.001": formatBatches,
+		"application/json;q=0.5, application/x-ndjson":                            formatLines,
+		"application/x-ndjson;q=0.2, application/json;q=0.3":                      formatJSON,
+		"application/x-ndjson, application/json":                                  formatLines,
+		"application/json, application/x-ndjson":                                  formatJSON,
+		"*/*, application/x-ndjson":                                               formatLines,
+		"*/*;q=0.1, application/x-ndjson;q=0.05":                                  formatJSON,
+		"application/*;q=0.9, application/json;q=0.1":                             formatLines,
+		"text/html, application/xhtml+xml, */*;q=0.8":                             formatJSON,
+		"application/vnd.kafka.binary.v2+json":                                    formatBinaryV2,
+		"application/vnd.kafka.json.v2+json;q=0.9, application/vnd.kafka.v2+json": formatJSONV2,
+		"application/vnd.kafka.text.v2+json, */*;q=0.1":                           formatTextV2,
+		"application/vnd.kafka.avro.v2+json":                                      none,
+		"text/event-stream":                                                       formatEvents,
+		"text/event-stream;q=0.2, application/json;q=0.1":                         formatEvents,
+		"application/x-ndjson;q=bogus, application/json":                          formatJSON,
+		"application/x-ndjson; q=1.000, application/json;q=.5":                    formatLines,
+		";;,,=,q, /, */, application/vnd.kafka.recordbatch;q=0.001":               formatBatches,
 	} {
-		got, ok := negotiate([]byte(accept))
-		if !ok {
-			got = none
+		got := none
+		if offer := negotiate([]byte(accept), formats[:]); offer != nil {
+			got = offer.format
 		}
 		if got != want {
 			t.Errorf("%q: %d, want %d", accept, got, want)
@@ -46,7 +52,8 @@ func TestNegotiate(t *testing.T) {
 func TestNothingAcceptableNamesWhatIs(t *testing.T) {
 	r := newRig(t)
 	got := r.get(t, recordsPath+"?offset=1", "Accept", "text/html")
-	if got.StatusCode != 406 || !strings.HasSuffix(got.body, `,"supported":["application/json","application/x-ndjson","application/vnd.kafka.recordbatch"]}`+"\n") {
+	if got.StatusCode != 406 || !strings.HasSuffix(got.body, `,"supported":["application/json","application/x-ndjson","application/vnd.kafka.recordbatch",`+
+		`"application/vnd.kafka.binary.v2+json","application/vnd.kafka.json.v2+json","application/vnd.kafka.text.v2+json","text/event-stream"]}`+"\n") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 	if got := r.get(t, "/topics", "Accept", "text/html"); got.StatusCode != 200 {
@@ -58,8 +65,10 @@ func FuzzNegotiate(f *testing.F) {
 	f.Add([]byte("application/json;q=0.5, */*;q=0.1,, text/html;level=1"))
 	f.Add([]byte(";q=,=;q=1.0000"))
 	f.Fuzz(func(t *testing.T, accept []byte) {
-		if got, ok := negotiate(accept); ok && got >= formatCount {
-			t.Errorf("%q: %d", accept, got)
+		for _, offers := range [][]offer{formats[:], messageFormats[:]} {
+			if got := negotiate(accept, offers); got != nil && got.format >= formatCount {
+				t.Errorf("%q: %d", accept, got.format)
+			}
 		}
 	})
 }

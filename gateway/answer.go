@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // blockSizes are the lengths of the blocks that an answer grows by: small answers stay small, large ones take few
@@ -147,10 +149,10 @@ func (a *answer) length() int {
 }
 
 // send makes the answer the response's body. It belongs to fasthttp from then on.
-func (a *answer) send() {
+func (a *answer) send(ctx *fasthttp.RequestCtx) {
 	a.size = len(a.head) + a.length()
 	a.x.holds.Store(uint32(decodeMemory))
-	a.x.out.declare(a, int64(a.size))
+	a.x.out.declareText(ctx, a, int64(a.size))
 }
 
 func (a *answer) Read([]byte) (int, error)  { return 0, errNeverRead }
@@ -173,7 +175,7 @@ func (a *answer) WriteTo(to io.Writer) (written int64, err error) {
 		}
 		a.drop(i)
 	}
-	return int64(a.size), nil
+	return int64(a.size), a.x.out.end()
 }
 
 func (a *answer) drop(i int) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"coldtap/fetch"
-
 	"github.com/valyala/fasthttp"
 )
 
@@ -143,6 +141,7 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 	}
 	if b.st != nil && b.x.out.framing == framedByChunks {
 		b.x.setProgress(progressOf(b.st))
+		b.x.setCost(b.st.Stats())
 	}
 	return written, nil
 }
@@ -178,37 +177,4 @@ func (b *body) Close() error {
 	b.src.Close()
 	b.x.bodyClosed()
 	return nil
-}
-
-// progress is where an answer stopped and why.
-type progress struct {
-	next    int64
-	end     fetch.EndReason
-	decided int64 // for undecided, else -1
-}
-
-// progressOf is valid after the stream has given io.EOF.
-func progressOf(st stream) progress {
-	end, decided := st.End()
-	return progress{st.NextOffset(), end, decided}
-}
-
-// limitAt is the progress of an answer that is stopped here, not by the stream.
-func limitAt(next int64) progress { return progress{next, fetch.EndLimit, -1} }
-
-// setProgress sets the fields that tell it, as headers or, when they were announced as such, as trailers.
-func (x *exchange) setProgress(p progress) {
-	h := &x.resp.Header
-	h.SetBytesV("X-Kafka-Next-Offset", x.decimal(p.next))
-	h.Set("X-Kafka-End", p.end.String())
-	if p.end == fetch.EndUndecided && p.decided >= 0 {
-		h.SetBytesV("X-Kafka-Decided-End-Offset", x.decimal(p.decided))
-	}
-}
-
-// announceProgress makes the same fields trailers.
-func (x *exchange) announceProgress() {
-	x.trailer("X-Kafka-Next-Offset")
-	x.trailer("X-Kafka-End")
-	x.trailer("X-Kafka-Decided-End-Offset")
 }

@@ -16,5 +16,11 @@
 //   - fasthttp's context is never kept or passed on: requests have contexts of their own, cancelled when the client is
 //     gone, cut or out-drained.
 //
-// Non-goals: compression of answers (batches are compressed already, and it would break ranges), HTTP/2, writes.
+// Answers that are text are compressed when the client asks for it: piece by piece, with shared compressors that nobody
+// holds while waiting. Batches and files never are, since batches are compressed already and ranges would break.
+//
+// The contract is openapi.json, which the data plane serves; tests hold it against routes, parameters, media types and
+// error codes.
+//
+// Non-goals: HTTP/2, writes.
 package gateway

@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"runtime/debug"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"coldtap/fetch"
+	"coldtap/segment"
 
 	"github.com/valyala/fasthttp"
 )
@@ -58,8 +60,16 @@ type exchange struct {
 	out    wire
 	body   body
 	lines  lines
-	link   []byte
 	number [20]byte
+
+	// Of an answer with records: the parts of the next page's address, the value of Server-Timing, when the stream
+	// was opened and what it had waited for until then, and whether brokers are known to hold what follows.
+	link, linkHead, linkTail []byte
+	timing                   []byte
+	openedAt                 time.Time
+	openedStore, openedIndex time.Duration
+	clustered                bool
+	segments                 []segment.UUID // those of its validator
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -89,6 +99,7 @@ func (s *Server) begin(ctx *fasthttp.RequestCtx) *exchange {
 // end closes the books of an exchange. Nothing of it may be used afterwards.
 func (x *exchange) end() {
 	s := x.srv
+	x.out.free()
 	s.clients.remove(x)
 	x.cancel()
 	took := time.Since(x.started)
@@ -129,7 +140,7 @@ func (x *exchange) respond(contentType string) {
 	h := &x.resp.Header
 	h.SetContentType(contentType)
 	h.SetBytesV("X-Request-Id", x.id)
-	h.Set("Vary", "Accept, Accept-Encoding, Authorization")
+	h.Set("Vary", x.route.vary())
 }
 
 // decimal formats a number for a header, valid until the next call.
@@ -165,6 +176,9 @@ func (x *exchange) notePanic(cause any) {
 func (x *exchange) fail(err error) {
 	x.drop()
 	x.resp.Reset() // closes a body that was declared
+	if corked, ok := x.conn.(*corkedConn); ok {
+		corked.uncork()
+	}
 	p := problemOf(err)
 	x.status = p.status()
 	h := &x.resp.Header
@@ -179,6 +193,7 @@ func (x *exchange) fail(err error) {
 	x.resp.SetStatusCode(x.status)
 	h.SetContentType(formats[formatJSON].mediaType)
 	h.SetBytesV("X-Request-Id", x.id)
+	h.Set("Vary", x.route.vary())
 	if p.retryAfter > 0 {
 		h.SetBytesV("Retry-After", x.decimal(int64(p.retrySeconds())))
 	}
@@ -208,7 +223,8 @@ func appendRequestID(dst, given []byte) []byte {
 	if len(dst) > 0 {
 		return dst
 	}
+	// It has to be unlike others, not hard to guess: no system call for it.
 	var random [8]byte
-	rand.Read(random[:])
+	binary.BigEndian.PutUint64(random[:], rand.Uint64())
 	return hex.AppendEncode(dst, random[:])
 }

@@ -10,7 +10,9 @@ import (
 	"coldtap/segment"
 )
 
-// fakeService scripts fetch: each answer is what the test puts there.
+// fakeService scripts fetch: each answer is what the test puts there. Tests change it between answers. Calls that run
+// side by side take mu, and so does who has read an answer: the race detector sees no order between a vectored write
+// and its reader.
 type fakeService struct {
 	open      func(ctx context.Context, req *fetch.Request) (stream, error)
 	openFile  func(seg, name string) (file, error)
@@ -18,6 +20,10 @@ type fakeService struct {
 	topics    []string
 	topic     fetch.TopicInfo
 	partition fetch.PartitionInfo
+	plan      *fetch.Plan
+	settled   []segment.UUID
+	bounds    fetch.Bounds // zero: those of fakeStream
+	stats     fetch.Stats
 	segments  []fetch.SegmentInfo
 	err       error
 	mu        sync.Mutex
@@ -30,11 +36,24 @@ type fakeService struct {
 func (f *fakeService) Open(ctx context.Context, req *fetch.Request) (stream, error) {
 	f.mu.Lock()
 	f.asked = *req
+	open, settled, stats, bounds, err := f.open, f.settled, f.stats, f.bounds, f.err
 	f.mu.Unlock()
-	if f.err != nil {
-		return nil, f.err
+	if err != nil {
+		return nil, err
 	}
-	return f.open(ctx, req)
+	st, err := open(ctx, req)
+	if s, ok := st.(*fakeStream); ok {
+		s.settled, s.stats = settled, stats
+		if bounds != (fetch.Bounds{}) {
+			s.bounds = bounds
+		}
+	}
+	return st, err
+}
+
+func (f *fakeService) Plan(_ context.Context, req *fetch.Request) (*fetch.Plan, error) {
+	f.asked = *req
+	return f.plan, f.err
 }
 
 func (f *fakeService) OpenFile(_ context.Context, _ string, _ segment.UUID, _ int32, seg, name string) (file, error) {
@@ -49,6 +68,8 @@ func (f *fakeService) OffsetForTime(_ context.Context, _ string, _ segment.UUID,
 	return f.timed, f.err
 }
 func (f *fakeService) Topics(internal bool) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.internal = internal
 	return f.topics, f.err
 }
@@ -64,7 +85,8 @@ func (f *fakeService) Segments(_ string, _ segment.UUID, _ int32, all bool) ([]f
 	f.all = all
 	return f.segments, f.err
 }
-func (f *fakeService) Ready() error { return f.err }
+func (f *fakeService) Ready() error      { return f.err }
+func (f *fakeService) ClusterID() string { return "kraft-1" }
 
 // fakeRun is one piece, or the error in its place.
 type fakeRun struct {
@@ -89,6 +111,9 @@ type fakeStream struct {
 	end            fetch.EndReason
 	decided        int64
 	buffered       bool
+	bounds         fetch.Bounds
+	stats          fetch.Stats
+	settled        []segment.UUID
 	pinned         *atomic.Int64 // pieces not released
 	closed         *atomic.Int64
 }
@@ -131,12 +156,18 @@ func (s *fakeStream) End() (fetch.EndReason, int64) {
 	return s.end, s.decided
 }
 func (s *fakeStream) Bounds() fetch.Bounds {
+	if s.bounds != (fetch.Bounds{}) {
+		return s.bounds
+	}
 	return fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 1000, LastStable: -1}
 }
-func (s *fakeStream) Stats() *fetch.Stats           { return &fetch.Stats{} }
+func (s *fakeStream) Stats() *fetch.Stats           { return &s.stats }
 func (s *fakeStream) Topic() (string, segment.UUID) { return "orders", segment.UUID{1} }
-func (s *fakeStream) StartOffset() int64            { return s.start }
-func (s *fakeStream) Close()                        { s.closed.Add(1) }
+func (s *fakeStream) Settled(_ context.Context, ids []segment.UUID) ([]segment.UUID, bool) {
+	return append(ids, s.settled...), len(s.settled) > 0
+}
+func (s *fakeStream) StartOffset() int64 { return s.start }
+func (s *fakeStream) Close()             { s.closed.Add(1) }
 
 func (s *fakeStream) next(ctx context.Context, _ int) (piece, error) {
 	if len(s.runs) == 0 {

@@ -28,8 +28,7 @@ func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
 	h.Set("Cache-Control", "private, no-cache")
 	request := &ctx.Request.Header
 	if list := request.Peek("If-None-Match"); len(list) > 0 && etagMatches(list, tag) {
-		x.status = fasthttp.StatusNotModified
-		x.resp.SetStatusCode(x.status)
+		x.notModified()
 		return nil
 	}
 	from, to := int64(0), size

@@ -364,6 +364,8 @@ func FuzzRequests(f *testing.F) {
 	f.Add("GET", "/topics?internal=true", "Accept: */*")
 	f.Add("HEAD", filePath, "Range: bytes=-5")
 	f.Add("GET", recordsPath+"?offset=1&max_bytes=5", "Accept: "+rawType)
+	f.Add("GET", "/v3/clusters/kraft-1"+recordsPath+"?offset=1", "Accept: text/event-stream\r\nLast-Event-ID: 7")
+	f.Add("HEAD", "/openapi.json", "Accept-Encoding: gzip;q=1, zstd")
 	f.Fuzz(func(t *testing.T, method, target, header string) {
 		answer := r.exchangeRaw(t, method+" "+target+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+header+"\r\n\r\n")
 		if answer != "" && !strings.HasPrefix(answer, "HTTP/1.1 ") || strings.HasPrefix(answer, "HTTP/1.1 500") {

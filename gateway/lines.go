@@ -20,7 +20,7 @@ const (
 
 var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
 
-// lines streams records as ndjson. It writes whenever the next record would need I/O or decompression, so that a
+// lines streams records as ndjson, or as server-sent events (the HTML standard, 9.2). It writes whenever the next record would need I/O or decompression, so that a
 // client sees each batch as soon as it is read.
 type lines struct {
 	x        *exchange
@@ -31,10 +31,13 @@ type lines struct {
 	buf      []byte
 	reserved int64
 	records  int64
-	finished bool // the last line is in buf
+	events   bool
+	finished bool     // the last line is in buf
+	progress progress // valid when finished, unless the answer broke
 }
 
-func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding) error {
+func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding, events bool) error {
+	l.events = events
 	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
 	name, _ := st.Topic()
 	l.encoder.Reset(name, x.req.Partition, encoding)
@@ -83,10 +86,10 @@ func (l *lines) fill(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := l.room(l.encoder.SizeBound(&l.record) + 1); err != nil {
+		if err := l.room(l.encoder.SizeBound(&l.record) + frameSize); err != nil {
 			return err
 		}
-		l.buf = append(l.encoder.AppendRecord(l.buf, &l.record), '\n')
+		l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
 		l.records++
 		if len(l.buf) >= flushFrom || !l.st.Buffered() {
 			return nil
@@ -110,21 +113,32 @@ func (l *lines) room(n int) error {
 	return nil
 }
 
+// frameSize is room for what stands around a record.
+const frameSize = 64
+
+// frame appends one line, or one event whose id is the offset at which a client that comes back goes on. No JSON of
+// ours has a line break in it.
+func (l *lines) frame(event string, next int64, appendData func()) {
+	if !l.events {
+		appendData()
+		l.buf = append(l.buf, '\n')
+		return
+	}
+	l.buf = strconv.AppendInt(append(l.buf, "id: "...), next, 10)
+	l.buf = append(append(append(l.buf, "\nevent: "...), event...), "\ndata: "...)
+	appendData()
+	l.buf = append(l.buf, '\n', '\n')
+}
+
 // finish appends the last line.
 func (l *lines) finish(p progress) {
-	l.finished = true
-	l.buf = append(l.buf, `{"end":"`...)
-	l.buf = append(l.buf, p.end.String()...)
-	l.buf = append(l.buf, `","next_offset":`...)
-	l.buf = strconv.AppendInt(l.buf, p.next, 10)
-	if p.decided >= 0 {
-		l.buf = append(l.buf, `,"decided_end_offset":`...)
-		l.buf = strconv.AppendInt(l.buf, p.decided, 10)
-	}
-	l.buf = append(l.buf, `,"records":`...)
-	l.buf = strconv.AppendInt(l.buf, l.records, 10)
-	l.buf = append(l.buf, '}', '\n')
-	l.x.setProgress(p)
+	l.finished, l.progress = true, p
+	l.frame("end", p.next, func() {
+		l.buf = l.x.appendEnd(append(l.buf, '{'), p)
+		l.buf = strconv.AppendInt(append(l.buf, `,"next_offset":`...), p.next, 10)
+		l.buf = strconv.AppendInt(append(l.buf, `,"records":`...), l.records, 10)
+		l.buf = append(l.buf, '}')
+	})
 }
 
 func (l *lines) Read([]byte) (int, error)  { return 0, errNeverRead }
@@ -146,7 +160,7 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 		written += int64(len(l.buf))
 		l.empty()
 		if l.finished {
-			return written, nil
+			return written, l.x.out.end()
 		}
 		if err := l.fill(l.x.ctx); err != nil {
 			p := problemOf(err)
@@ -156,8 +170,15 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 				return written, err
 			}
 			p.nextOffset = l.st.NextOffset()
-			l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}', '\n')
+			l.frame("error", p.nextOffset, func() {
+				l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}')
+			})
 			l.finished = true
+			continue
+		}
+		if l.finished {
+			l.x.setProgress(l.progress)
+			l.x.setCost(l.st.Stats())
 		}
 	}
 }

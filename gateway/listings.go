@@ -20,7 +20,7 @@ func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
 			return set, err
 		}
 		switch name := string(q.name); {
-		case name == "topic_id" && x.route != routeTopics:
+		case name == "topic_id" && x.route != routeTopics && x.route != routeContract:
 			if err = q.once("topic_id"); err == nil {
 				x.req.TopicID, err = topicID("topic_id", q.value)
 			}
@@ -62,7 +62,7 @@ func (x *exchange) serveTopics(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(a, "]\n")
+	return x.sendListing(ctx, a, "]\n")
 }
 
 func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
@@ -95,7 +95,7 @@ func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(a, "]}\n")
+	return x.sendListing(ctx, a, "]}\n")
 }
 
 func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
@@ -130,7 +130,7 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 		}
 	}
 	if at >= 0 {
-		return x.serveOffsetForTime(at, level)
+		return x.serveOffsetForTime(ctx, at, level)
 	}
 	p, err := x.srv.service.Partition(x.req.Topic, x.req.TopicID, x.req.Partition)
 	if err != nil {
@@ -143,10 +143,10 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 	a.head = appendOffset(append(a.head, `,"local_log_start_offset":`...), p.LocalStart)
 	a.head = appendOffset(append(a.head, `,"tiered_end_offset":`...), p.TieredEnd)
 	a.head = appendOffset(append(a.head, `,"last_stable_offset":`...), p.LastStable)
-	return x.sendListing(a, "}\n")
+	return x.sendListing(ctx, a, "}\n")
 }
 
-func (x *exchange) serveOffsetForTime(at int64, level fetch.Isolation) error {
+func (x *exchange) serveOffsetForTime(ctx *fasthttp.RequestCtx, at int64, level fetch.Isolation) error {
 	x.enter(phaseWaiting)
 	found, err := x.srv.service.OffsetForTime(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, at, level)
 	x.enter(phaseBusy)
@@ -157,7 +157,7 @@ func (x *exchange) serveOffsetForTime(at int64, level fetch.Isolation) error {
 	a.head = strconv.AppendInt(append(a.head, `{"offset":`...), found.Offset, 10)
 	a.head = strconv.AppendInt(append(a.head, `,"timestamp":`...), found.Timestamp, 10)
 	a.head = strconv.AppendInt(append(a.head, `,"leader_epoch":`...), int64(found.LeaderEpoch), 10)
-	return x.sendListing(a, "}\n")
+	return x.sendListing(ctx, a, "}\n")
 }
 
 func (x *exchange) serveSegments(ctx *fasthttp.RequestCtx) error {
@@ -184,7 +184,7 @@ func (x *exchange) serveSegments(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(a, "]\n")
+	return x.sendListing(ctx, a, "]\n")
 }
 
 func appendSegment(dst []byte, info *fetch.SegmentInfo) []byte {
@@ -221,7 +221,7 @@ func appendEpoch(dst []byte, i int, e segment.EpochStart) []byte {
 }
 
 // sendListing ends the JSON and makes it the answer.
-func (x *exchange) sendListing(a *answer, tail string) error {
+func (x *exchange) sendListing(ctx *fasthttp.RequestCtx, a *answer, tail string) error {
 	if len(a.blocks) == 0 {
 		a.head = append(a.head, tail...)
 	} else {
@@ -231,6 +231,6 @@ func (x *exchange) sendListing(a *answer, tail string) error {
 		}
 	}
 	x.respond(formats[formatJSON].mediaType)
-	a.send()
+	a.send(ctx)
 	return nil
 }

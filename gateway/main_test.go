@@ -86,6 +86,8 @@ func (r *rig) stream(start, next int64) *fakeStream {
 
 // runs makes every read give these pieces.
 func (r *rig) runs(runs ...fakeRun) {
+	r.fake.mu.Lock()
+	defer r.fake.mu.Unlock()
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
 		s := r.stream(10, 10)
 		s.runs = runs
@@ -122,6 +124,10 @@ func (r *rig) do(tb testing.TB, method, path string, header ...string) reply {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
+	if r.fake != nil {
+		r.fake.mu.Lock()
+		defer r.fake.mu.Unlock()
+	}
 	return reply{resp, string(body), err}
 }
 

@@ -25,7 +25,8 @@ type problem struct {
 	nextOffset int64         // -1: none
 	size       int64         // 41602: the file's size, for Content-Range
 	retryAfter time.Duration // > 0: Retry-After
-	supported  bool          // 40601: list the formats
+	offset     int64         // 42203: of the record that does not fit, -1: none
+	supported  []offer       // 40601: what can be given
 	requestID  bool          // 50001: give the request's id
 	gone       bool          // nobody is left to read the answer
 }
@@ -39,6 +40,7 @@ const (
 	codeBadParameter  = 40001
 	codeNoTopic       = 40401
 	codeNoPartition   = 40402
+	codeNoCluster     = 40403
 	codeNoSegment     = 40404
 	codeMethod        = 40501
 	codeNotAcceptable = 40601
@@ -48,6 +50,7 @@ const (
 	codeNoSuchBytes   = 41602
 	codeExpectation   = 41701
 	codeContradiction = 42201
+	codeUnfitting     = 42203
 	codeHeaderSize    = 43101
 	codeInternal      = 50001
 	codeDamaged       = 50002
@@ -59,7 +62,7 @@ const (
 )
 
 func newProblem(code int, format string, args ...any) *problem {
-	return &problem{code: code, message: fmt.Sprintf(format, args...), position: -1, nextOffset: -1, size: -1}
+	return &problem{code: code, message: fmt.Sprintf(format, args...), position: -1, nextOffset: -1, offset: -1, size: -1}
 }
 
 func badParameter(name, format string, args ...any) *problem {
@@ -162,13 +165,13 @@ func (p *problem) appendFields(dst []byte, requestID string) []byte {
 		dst = append(dst, `,"parameter":`...)
 		dst = jsonenc.AppendString(dst, p.parameter)
 	}
-	if p.supported {
+	if p.supported != nil {
 		dst = append(dst, `,"supported":[`...)
-		for i, f := range formats {
+		for i := range p.supported {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = jsonenc.AppendString(dst, f.mediaType)
+			dst = jsonenc.AppendString(dst, p.supported[i].mediaType)
 		}
 		dst = append(dst, ']')
 	}
@@ -183,6 +186,9 @@ func (p *problem) appendFields(dst []byte, requestID string) []byte {
 	}
 	if p.position >= 0 {
 		dst = strconv.AppendInt(append(dst, `,"position":`...), p.position, 10)
+	}
+	if p.offset >= 0 {
+		dst = strconv.AppendInt(append(dst, `,"offset":`...), p.offset, 10)
 	}
 	if p.nextOffset >= 0 {
 		dst = strconv.AppendInt(append(dst, `,"next_offset":`...), p.nextOffset, 10)

@@ -13,23 +13,20 @@ import (
 )
 
 // bareBody is the least that a fasthttp handler can do for a large body from memory: the same bytes in writes of 1 MiB.
-type bareBody struct {
-	data []byte
-	left int
-}
+// All of them are distinct: one MiB sent again and again would come from the processor's cache.
+type bareBody struct{ data []byte }
 
 func (b *bareBody) Read([]byte) (int, error)  { return 0, errNeverRead }
 func (b *bareBody) SupportsBodyWriteTo() bool { return true }
 func (b *bareBody) WriteTo(w io.Writer) (int64, error) {
-	total := int64(b.left)
-	for b.left > 0 {
-		n := min(b.left, len(b.data))
-		if _, err := w.Write(b.data[:n]); err != nil {
+	for left := b.data; len(left) > 0; {
+		n := min(len(left), 1<<20)
+		if _, err := w.Write(left[:n]); err != nil {
 			return 0, err
 		}
-		b.left -= n
+		left = left[n:]
 	}
-	return total, nil
+	return int64(len(b.data)), nil
 }
 
 // BenchmarkRawFromMemory compares the CPU of raw answers from memory with a bare handler's. The client throws bytes
@@ -44,9 +41,9 @@ func BenchmarkRawFromMemory(b *testing.B) {
 			drain(b, r.addr, path, len(got.body))
 		})
 		b.Run(fmt.Sprintf("bare/%dKiB", size>>10), func(b *testing.B) {
-			data := make([]byte, 1<<20)
+			data := []byte(got.body)
 			bare := &fasthttp.Server{ReduceMemoryUsage: true, NoDefaultServerHeader: true, Handler: func(ctx *fasthttp.RequestCtx) {
-				ctx.SetBodyStream(&bareBody{data, len(got.body)}, len(got.body))
+				ctx.SetBodyStream(&bareBody{data}, len(data))
 			}}
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {

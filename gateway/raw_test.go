@@ -122,6 +122,22 @@ func TestRawErrorBeforeTheFirstByteHasItsStatus(t *testing.T) {
 	}
 }
 
+// TestHeaderLeavesWithTheBody: a large answer does not cost the client a wake-up for its header alone.
+func TestHeaderLeavesWithTheBody(t *testing.T) {
+	r := newRig(t)
+	r.runs(fakeRun{data: batch(100_000, 'a'), next: 20})
+	conn := r.dial(t)
+	fmt.Fprintf(conn, "GET %s?offset=10 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n", recordsPath, rawType)
+	first := make([]byte, 4<<10)
+	n, err := conn.Read(first)
+	if _, body, ok := strings.Cut(string(first[:n]), "\r\n\r\n"); err != nil || !ok || !strings.HasPrefix(body, "aaaa") {
+		t.Errorf("%q, %v", first[:n], err)
+	}
+	if rest, err := io.CopyN(io.Discard, conn, 100_000-4<<10); err != nil {
+		t.Errorf("%d bytes more, %v", rest, err)
+	}
+}
+
 // TestKeepAliveStaysInStep sends many kinds of answers over one connection, each followed by the next: a length that is
 // one off would show in the second.
 func TestKeepAliveStaysInStep(t *testing.T) {

@@ -134,9 +134,10 @@ func (r *realRig) addSample(tb testing.TB, topic segment.UUID, dir string) (end 
 	for i, base := range bases[:len(bases)-1] {
 		end = bases[i+1]
 		file := func(suffix string) []byte { return files[dir+"/"+segment.FileName(base, suffix)] }
+		snapshot := files[dir+"/"+segment.FileName(end, ".snapshot")] // as of the segment's end, as brokers copy it
 		log := file(".log")
 		r.add(tb, topic, name, partition, base, end-1, int64(len(log)), func(dst []byte, off int64) { copy(dst, log[off:]) },
-			&segment.Files{OffsetIndex: file(".index"), TimeIndex: file(".timeindex"), Decided: true})
+			&segment.Files{OffsetIndex: file(".index"), TimeIndex: file(".timeindex"), TxnIndex: file(".txnindex"), Snapshot: snapshot})
 	}
 	return end
 }
@@ -162,104 +163,128 @@ func sameBytes(t *testing.T, shown *string, want []byte) bool {
 	return err == nil && want != nil && string(b) == string(want)
 }
 
-// TestSampleInEveryFormat reads partitions of a real broker page by page and holds them against what Kafka's own
-// consumer saw.
+// page takes an answer apart: its records, where the next one begins, and why it ends.
+func page(t *testing.T, accept string, answer reply) (records []shownRecord, next int64, end string) {
+	t.Helper()
+	var tail struct {
+		End  string
+		Next int64 `json:"next_offset"`
+	}
+	decode := func(text string, into any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatalf("%v in %.200q", err, text)
+		}
+	}
+	switch accept {
+	case "application/json":
+		list := struct {
+			Metadata any
+			Data     *[]shownRecord
+		}{&tail, &records}
+		decode(answer.body, &list)
+	case binaryV2:
+		decode(answer.body, &records)
+		tail.End = answer.Header.Get("X-Kafka-End")
+		fmt.Sscan(answer.Header.Get("X-Kafka-Next-Offset"), &tail.Next)
+	case "application/x-ndjson", eventType:
+		var lines []string
+		for line := range strings.Lines(answer.body) {
+			data, ok := strings.CutPrefix(line, "data: ")
+			if accept != eventType || ok {
+				lines = append(lines, data)
+			}
+		}
+		decode(lines[len(lines)-1], &tail)
+		for _, line := range lines[:len(lines)-1] {
+			var rec shownRecord
+			decode(line, &rec)
+			records = append(records, rec)
+		}
+	}
+	return records, tail.Next, tail.End
+}
+
+// TestSampleInEveryFormat reads partitions of a real broker page by page, in both isolation levels, and holds them
+// against what Kafka's own consumer saw.
 func TestSampleInEveryFormat(t *testing.T) {
-	for i, dir := range []string{"plain-0", "codecs-0", "gaps-0", "txn-0"} {
-		t.Run(dir, func(t *testing.T) {
-			r := newRealRig(t, 64<<10, 4<<20)
-			end := r.addSample(t, segment.UUID{byte(i + 1)}, dir)
-			var want []testkit.Record
-			for _, w := range testkit.Expected(t, dir, "read_uncommitted") {
-				if w.Offset < end {
-					want = append(want, w)
-				}
-			}
-			topic, partition, _ := segment.ParsePartitionDir(dir)
-			base := fmt.Sprintf("/topics/%s/partitions/%d/records?isolation_level=read_uncommitted&", topic, partition)
-			for _, accept := range []string{"application/json", "application/x-ndjson"} {
-				var got []shownRecord
-				for path := base + "encoding=base64&max_bytes=9000&offset=earliest"; path != ""; {
-					answer := r.get(t, path, "Accept", accept)
-					if answer.StatusCode != 200 || answer.err != nil {
-						t.Fatalf("%s: %d %v %.300s", path, answer.StatusCode, answer.err, answer.body)
-					}
-					var next string
-					if accept == "application/json" {
-						var list struct {
-							Metadata struct{ Next *string }
-							Data     []shownRecord
+	for i, dir := range []string{"plain-0", "codecs-0", "gaps-0", "txn-0", "txn-1"} {
+		for _, level := range []string{"read_uncommitted", "read_committed"} {
+			t.Run(dir+" "+level, func(t *testing.T) {
+				r := newRealRig(t, 64<<10, 4<<20)
+				end := r.addSample(t, segment.UUID{byte(i + 1)}, dir)
+				topic, partition, _ := segment.ParsePartitionDir(dir)
+				base := fmt.Sprintf("/topics/%s/partitions/%d/records?isolation_level=%s&max_bytes=9000&", topic, partition, level)
+				stop := int64(-1) // where every format's reading must end
+				for _, accept := range []string{"application/json", "application/x-ndjson", eventType, binaryV2, rawType} {
+					var got []shownRecord
+					n, why := 0, "limit"
+					for offset := int64(0); why == "limit"; {
+						path := fmt.Sprintf("%soffset=%d", base, offset)
+						if accept != binaryV2 {
+							path += "&encoding=base64"
 						}
-						if err := json.Unmarshal([]byte(answer.body), &list); err != nil {
-							t.Fatal(err)
+						answer := r.get(t, path, "Accept", accept, "Accept-Encoding", "identity")
+						if answer.StatusCode != 200 || answer.err != nil {
+							t.Fatalf("%s: %d %v %.300s", path, answer.StatusCode, answer.err, answer.body)
 						}
-						got = append(got, list.Data...)
-						if list.Metadata.Next != nil {
-							next = *list.Metadata.Next
+						before := offset
+						if accept == rawType {
+							n += countRecords(t, []byte(answer.body))
+							why = answer.Header.Get("X-Kafka-End") + answer.Trailer.Get("X-Kafka-End")
+							fmt.Sscan(answer.Header.Get("X-Kafka-Next-Offset")+answer.Trailer.Get("X-Kafka-Next-Offset"), &offset)
+						} else {
+							var records []shownRecord
+							records, offset, why = page(t, accept, answer)
+							got = append(got, records...)
 						}
-					} else {
-						lines := strings.Split(strings.TrimSuffix(answer.body, "\n"), "\n")
-						for _, line := range lines[:len(lines)-1] {
-							var rec shownRecord
-							if err := json.Unmarshal([]byte(line), &rec); err != nil {
-								t.Fatal(err)
+						if why == "limit" && offset <= before {
+							t.Fatalf("%s: no progress from %d to %d", accept, before, offset)
+						}
+						if why != "limit" {
+							if stop < 0 {
+								stop = offset
 							}
-							got = append(got, rec)
-						}
-						var tail struct {
-							End  string
-							Next int64 `json:"next_offset"`
-						}
-						if err := json.Unmarshal([]byte(lines[len(lines)-1]), &tail); err != nil {
-							t.Fatal(err)
-						}
-						if tail.End == "limit" {
-							next = fmt.Sprintf("%sencoding=base64&max_bytes=9000&offset=%d", base, tail.Next)
+							if offset != stop || why == "tier" && offset != end || why == "undecided" && level == "read_uncommitted" {
+								t.Fatalf("%s: ends at %d (%s), others at %d, the tier at %d", accept, offset, why, stop, end)
+							}
 						}
 					}
-					path = next
-				}
-				if len(got) != len(want) {
-					t.Fatalf("%s: %d records, want %d", accept, len(got), len(want))
-				}
-				for i, w := range want {
-					g := got[i]
-					if g.Offset != w.Offset || g.Timestamp != w.Timestamp || (g.Type == "LOG_APPEND_TIME") != w.AppendTime || len(g.Headers) != len(w.Headers) ||
-						!sameBytes(t, g.Key, w.Key) || w.ValueSHA256 == "" && !sameBytes(t, g.Value, w.Value) {
-						t.Fatalf("%s: got %+v, want %+v", accept, g, w)
+					var want []testkit.Record
+					for _, w := range testkit.Expected(t, dir, level) {
+						if w.Offset < stop {
+							want = append(want, w)
+						}
 					}
-					for j, h := range w.Headers {
-						if g.Headers[j].Key != h.Key || !sameBytes(t, g.Headers[j].Value, h.Value) {
-							t.Fatalf("%s: header %+v, want %+v", accept, g.Headers[j], h)
+					if accept == rawType {
+						got = make([]shownRecord, n)
+					}
+					if len(got) != len(want) || len(want) == 0 {
+						t.Fatalf("%s: %d records, want %d", accept, len(got), len(want))
+					}
+					for i, w := range want {
+						g := got[i]
+						if accept == rawType {
+							break
+						}
+						if g.Offset != w.Offset || g.Timestamp != w.Timestamp || (g.Type == "LOG_APPEND_TIME") != w.AppendTime || len(g.Headers) != len(w.Headers) ||
+							!sameBytes(t, g.Key, w.Key) || w.ValueSHA256 == "" && !sameBytes(t, g.Value, w.Value) {
+							t.Fatalf("%s: got %+v, want %+v", accept, g, w)
+						}
+						for j, h := range w.Headers {
+							if g.Headers[j].Key != h.Key || !sameBytes(t, g.Headers[j].Value, h.Value) {
+								t.Fatalf("%s: header %+v, want %+v", accept, g.Headers[j], h)
+							}
 						}
 					}
 				}
-			}
-			n := 0
-			for offset := int64(0); ; {
-				answer := r.get(t, fmt.Sprintf("%soffset=%d&max_bytes=9000", base, offset), "Accept", rawType)
-				if answer.StatusCode != 200 || answer.err != nil {
-					t.Fatalf("%d %v %.300s", answer.StatusCode, answer.err, answer.body)
-				}
-				n += countRecords(t, []byte(answer.body), want)
-				next, stop := answer.Header.Get("X-Kafka-Next-Offset"), answer.Header.Get("X-Kafka-End")
-				if next == "" {
-					next, stop = answer.Trailer.Get("X-Kafka-Next-Offset"), answer.Trailer.Get("X-Kafka-End")
-				}
-				fmt.Sscan(next, &offset)
-				if stop == "tier" {
-					break
-				}
-			}
-			if n != len(want) {
-				t.Errorf("raw: %d records, want %d", n, len(want))
-			}
-		})
+			})
+		}
 	}
 }
 
 // countRecords decodes whole batches and counts the records in them that a consumer sees.
-func countRecords(t *testing.T, batches []byte, want []testkit.Record) (n int) {
+func countRecords(t *testing.T, batches []byte) (n int) {
 	t.Helper()
 	d := segment.NewDecoder(1<<30, nil)
 	for len(batches) > 0 {

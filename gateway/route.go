@@ -17,22 +17,43 @@ const (
 	routeTopic
 	routeOffsets
 	routeRecords
+	routeMessages
 	routeSegments
 	routeFile
+	routeContract
 	routeCount
 )
 
 func (r route) String() string {
-	return [routeCount]string{"other", "topics", "topic", "offsets", "records", "segments", "file"}[r]
+	return [routeCount]string{"other", "topics", "topic", "offsets", "records", "messages", "segments", "file", "openapi"}[r]
+}
+
+// vary names what else than the address decides an answer.
+func (r route) vary() string {
+	switch r {
+	case routeRecords, routeMessages:
+		return "Accept, Accept-Encoding, Authorization"
+	case routeFile:
+		return "Authorization"
+	}
+	return "Accept-Encoding, Authorization"
 }
 
 // maxTopicName is Kafka's limit (org.apache.kafka.common.internals.Topic).
 const maxTopicName = 249
 
+// clusterPrefix is what the paths of the REST proxy's v3 begin with; a cluster's id and one of our paths follow.
+const clusterPrefix = "/v3/clusters/"
+
 // dispatch finds the route and serves it. Paths are taken as sent: each segment is decoded once and not cleaned, so
 // that nothing but a topic's own name reaches it.
 func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	path := ctx.URI().PathOriginal()
+	var cluster []byte
+	inCluster := bytes.HasPrefix(path, []byte(clusterPrefix))
+	if inCluster {
+		cluster, path, _ = bytes.Cut(path[len(clusterPrefix):], []byte{'/'})
+	}
 	var parts [8][]byte
 	n := 0
 	for rest, more := bytes.TrimPrefix(path, []byte{'/'}), true; more; n++ {
@@ -41,31 +62,21 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		}
 		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
 	}
-	if string(parts[0]) != "topics" {
-		return noRoute()
-	}
-	switch {
-	case n == 1:
-		x.route = routeTopics
-	case n == 2:
-		x.route = routeTopic
-	case n == 5 && string(parts[2]) == "partitions":
-		switch string(parts[4]) {
-		case "offsets":
-			x.route = routeOffsets
-		case "records":
-			x.route = routeRecords
-		case "segments":
-			x.route = routeSegments
-		}
-	case n == 7 && string(parts[2]) == "partitions" && string(parts[4]) == "segments":
-		x.route = routeFile
-	}
-	if x.route == routeOther {
+	if x.route = routeOf(parts[:n]); x.route == routeOther {
 		return noRoute()
 	}
 	if !ctx.IsGet() && !x.head {
 		return newProblem(codeMethod, "only GET and HEAD are served, not %s", printable(ctx.Method()))
+	}
+	if inCluster {
+		// Without a cluster id of its own, a tier is nobody's cluster.
+		id, sound := decodeSegment(cluster)
+		if own := x.srv.service.ClusterID(); !sound || id == "" || id != own {
+			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(cluster))
+		}
+	}
+	if x.route == routeContract {
+		return x.serveContract(ctx)
 	}
 	if n > 1 {
 		name, sound := decodeSegment(parts[1])
@@ -88,7 +99,7 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		return x.serveTopic(ctx)
 	case routeOffsets:
 		return x.serveOffsets(ctx)
-	case routeRecords:
+	case routeRecords, routeMessages:
 		return x.serveRecords(ctx)
 	case routeSegments:
 		return x.serveSegments(ctx)
@@ -102,8 +113,38 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	}
 }
 
+// routeOf gives the route of a path's segments, routeOther when there is none.
+func routeOf(parts [][]byte) route {
+	if string(parts[0]) == "openapi.json" && len(parts) == 1 {
+		return routeContract
+	}
+	if string(parts[0]) != "topics" {
+		return routeOther
+	}
+	switch n := len(parts); {
+	case n == 1:
+		return routeTopics
+	case n == 2:
+		return routeTopic
+	case n == 5 && string(parts[2]) == "partitions":
+		switch string(parts[4]) {
+		case "offsets":
+			return routeOffsets
+		case "records":
+			return routeRecords
+		case "messages":
+			return routeMessages
+		case "segments":
+			return routeSegments
+		}
+	case n == 7 && string(parts[2]) == "partitions" && string(parts[4]) == "segments":
+		return routeFile
+	}
+	return routeOther
+}
+
 func noRoute() *problem {
-	return newProblem(codeNoRoute, "no such resource; start at /topics")
+	return newProblem(codeNoRoute, "no such resource; start at /topics, or at /openapi.json")
 }
 
 // validTopic is Kafka's rule for names (org.apache.kafka.common.internals.Topic).

@@ -36,6 +36,9 @@ type Config struct {
 	ReadTimeout, IdleTimeout time.Duration
 	// Drain bounds Shutdown; default 30 s.
 	Drain time.Duration
+	// GetPrice is what the store charges for 1,000 GETs, TransferPrice what it charges for a GiB read from it, in
+	// whatever currency; plans (explain) estimate costs by them. Both 0: not known.
+	GetPrice, TransferPrice float64
 	// Concurrency is the most connections served at a time; default 16,384. Above it they get 503 and are closed.
 	Concurrency int
 
@@ -58,6 +61,9 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 	decode  *budget.Budget
+
+	compressors compressors
+	prices      prices
 
 	maxBytes     int64
 	lookAhead    int64
@@ -94,6 +100,8 @@ func newServer(cfg Config, service service) *Server {
 		log:          cfg.Logger,
 		metrics:      newMetrics(cfg.Registerer),
 		decode:       cfg.Decode,
+		compressors:  newCompressors(),
+		prices:       prices{cfg.GetPrice, cfg.TransferPrice},
 		maxBytes:     orDefault(cfg.MaxResponseBytes, 256<<20),
 		lookAhead:    orDefault(cfg.LookAhead, 8<<20),
 		jsonShare:    int(min(max(cfg.Decode.Size()/8, minJSONShare), cfg.Decode.Size())),
@@ -136,7 +144,7 @@ func orDefault[T int | int64 | time.Duration](v, otherwise T) T {
 // Serve answers on a listener until Shutdown; then it returns nil. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	s.watchOnce.Do(func() { s.watching.Go(s.watch) })
-	err := s.http.Serve(ln)
+	err := s.http.Serve(corkedListener{ln})
 	if s.draining.Load() {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 // provoke: a read that blocks, breaks or panics at a chosen moment.
 type service interface {
 	Open(ctx context.Context, req *fetch.Request) (stream, error)
+	Plan(ctx context.Context, req *fetch.Request) (*fetch.Plan, error)
 	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string) (file, error)
 	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation) (fetch.TimedOffset, error)
 	Topics(internal bool) ([]string, error)
@@ -19,6 +20,7 @@ type service interface {
 	Partition(topic string, id segment.UUID, partition int32) (fetch.PartitionInfo, error)
 	Segments(topic string, id segment.UUID, partition int32, all bool) ([]fetch.SegmentInfo, error)
 	Ready() error
+	ClusterID() string
 }
 
 // piece is pinned bytes of an answer, as a fetch.Run is: valid until Release.
@@ -48,6 +50,7 @@ type stream interface {
 	Stats() *fetch.Stats
 	Topic() (name string, id segment.UUID)
 	StartOffset() int64
+	Settled(ctx context.Context, ids []segment.UUID) (all []segment.UUID, settled bool)
 }
 
 // file is fetch.File.

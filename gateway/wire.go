@@ -36,16 +36,18 @@ const (
 type wire struct {
 	x        *exchange
 	framing  framing
-	buffered io.Writer // fasthttp's writer, for bodies below coalesceBelow; nil: straight to the connection
+	buffered io.Writer     // fasthttp's writer, for bodies below coalesceBelow; nil: straight to the connection
+	blocked  time.Duration // spent writing
+	squeeze  squeeze
 
 	lengthLine [20]byte
-	parts      [3][]byte
+	parts      [4][]byte
 	vector     net.Buffers
 }
 
 func (w *wire) reset(x *exchange) {
 	w.x, w.framing, w.buffered = x, framedByLength, nil
-	w.parts, w.vector = [3][]byte{}, nil
+	w.parts, w.vector, w.blocked = [4][]byte{}, nil, 0
 }
 
 // errCut ends a body whose client was cut from outside or took nothing for the stall timeout.
@@ -64,7 +66,25 @@ func (w *wire) declare(stream io.Reader, size int64) {
 		x.resp.ImmediateHeaderFlush = true
 		size = -1
 	}
+	if corked, ok := x.conn.(*corkedConn); ok && x.resp.ImmediateHeaderFlush && !x.head {
+		corked.cork()
+	}
 	x.resp.SetBodyStream(stream, int(size))
+}
+
+// declareText is declare for a body of text, which is compressed if the client takes that and it is worth it. Memory for
+// it that is not there now is not waited for: the body then goes as it is.
+func (w *wire) declareText(ctx *fasthttp.RequestCtx, stream io.Reader, size int64) {
+	x := w.x
+	if (size < 0 || size >= squeezeFrom) && !x.http10 {
+		coding := negotiateCoding(ctx.Request.Header.Peek("Accept-Encoding"))
+		if coding != identity && x.srv.decode.TryAcquire(lineBuffer) {
+			w.squeeze.start(coding)
+			x.resp.Header.SetContentEncoding(coding.String())
+			size = -1
+		}
+	}
+	w.declare(stream, size)
 }
 
 // begin is called by a body's WriteTo with what fasthttp gave it.
@@ -74,8 +94,39 @@ func (w *wire) begin(to io.Writer) {
 	}
 }
 
-// write sends p whole. An error is final: the body must end with it.
+// write sends p whole, compressed if that was declared. An error is final: the body must end with it.
 func (w *wire) write(p []byte) error {
+	if w.squeeze.coding == identity {
+		return w.send(p)
+	}
+	for len(p) > 0 {
+		n := min(len(p), squeezeLimit)
+		if err := w.send(w.squeeze.piece(&w.x.srv.compressors, p[:n])); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// end sends what a compressed body ends with. A body that is not whole must not call it.
+func (w *wire) end() error {
+	if w.squeeze.coding != codingGzip {
+		return nil
+	}
+	return w.send(w.squeeze.gzipEnd())
+}
+
+// free gives back what compressing took.
+func (w *wire) free() {
+	if w.squeeze.out != nil {
+		w.squeeze.free()
+		w.x.srv.decode.Release(lineBuffer)
+	}
+}
+
+func (w *wire) send(p []byte) error {
+	began := time.Now()
 	for len(p) > 0 {
 		n := min(len(p), writeSlice)
 		w.x.enter(phaseWriting)
@@ -87,6 +138,7 @@ func (w *wire) write(p []byte) error {
 		w.x.sent += int64(n)
 		p = p[n:]
 	}
+	w.blocked += time.Since(began)
 	return nil
 }
 
@@ -96,10 +148,17 @@ func (w *wire) slice(p []byte) error {
 		_, err := w.buffered.Write(p)
 		return err
 	}
-	w.vector = append(w.parts[:0], p)
+	w.vector = w.parts[:0]
+	corked, _ := w.x.conn.(*corkedConn)
+	if corked != nil && corked.corked {
+		w.vector = append(w.vector, corked.uncork())
+		defer corked.sent()
+	}
 	if w.framing == framedByChunks {
 		line := append(strconv.AppendInt(w.lengthLine[:0], int64(len(p)), 16), '\r', '\n')
-		w.vector = append(w.parts[:0], line, p, crlf)
+		w.vector = append(w.vector, line, p, crlf)
+	} else {
+		w.vector = append(w.vector, p)
 	}
 	for {
 		if err := w.x.conn.SetWriteDeadline(time.Now().Add(w.x.srv.stallTimeout)); err != nil {
@@ -128,7 +187,11 @@ func (w *wire) vectorWrite() (int64, error) {
 		w.vector[0] = w.vector[0][n:]
 		return int64(n), err
 	}
-	return w.vector.WriteTo(w.x.conn)
+	conn := w.x.conn
+	if wrapped, ok := conn.(*corkedConn); ok {
+		conn = wrapped.TCPConn // else each part would be a write of its own
+	}
+	return w.vector.WriteTo(conn)
 }
 
 var crlf = []byte("\r\n")

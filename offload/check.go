@@ -45,7 +45,11 @@ type checker struct {
 	aborted []segment.AbortedTxn // with data here, ended here
 	gap     string               // the first place where offsets are missing
 	cleaned bool
+	// earlier are the batches' own epochs below the first one of the lineage.
+	earlier []segment.EpochStart
 }
+
+var errNoEpoch = &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
 
 // check reads the whole of segment i, which has to be closed. t is the state at its base and becomes the one at its end;
 // after an error it is worth nothing. The caller closes the result.
@@ -54,12 +58,12 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	if s.size > math.MaxInt32 {
 		return nil, damaged(s.logName(), "%d bytes: a log has at most 2 GiB", s.size)
 	}
-	if s.size == 0 && s.hasLog {
-		return nil, damaged(s.logName(), "empty")
+	// The cleaner leaves an empty log where every record of a segment was superseded.
+	if s.size == 0 && s.hasLog && !p.compacted {
+		return nil, damaged(s.logName(), "empty, and nothing shows that the log was ever compacted")
 	}
-	epochs := segmentEpochs(p.lineage, s.base, s.next)
-	if len(epochs) == 0 || p.epochsFrom < 0 {
-		return nil, &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
+	if p.epochsFrom < 0 {
+		return nil, errNoEpoch
 	}
 	snapshot, states, err := p.readSnapshot(s.next)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
@@ -103,6 +107,10 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	if err := ck.finish(r.want); err != nil {
 		return nil, err
 	}
+	epochs := extendDown(ck.earlier, segmentEpochs(p.lineage, s.base, s.next))
+	if len(epochs) == 0 {
+		return nil, errNoEpoch
+	}
 	if err := t.agree(states); err != nil {
 		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
 	}
@@ -119,7 +127,7 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	}
 	c.files = segment.Files{
 		Snapshot:     snapshot,
-		LeaderEpochs: segment.AppendEpochCheckpoint(nil, epochsBelow(p.lineage, s.next)),
+		LeaderEpochs: segment.AppendEpochCheckpoint(nil, extendDown(ck.earlier, epochsBelow(p.lineage, s.next))),
 		Aborted:      append(ck.aborted, later...),
 		Decided:      true,
 	}
@@ -155,6 +163,7 @@ func (k *checker) batch(b *batch, last int64) error {
 				epoch, b.BaseOffset, b.LeaderEpoch)
 		}
 	}
+	k.noteEarlier(b)
 	k.indexes.batch(b)
 	if err := k.txns.before(b, last, k.t); err != nil {
 		return err
@@ -170,6 +179,34 @@ func (k *checker) batch(b *batch, last int64) error {
 		}
 	}
 	return nil
+}
+
+// noteEarlier takes a batch's own epoch where the lineage does not reach down to it. The broker cuts its lineage at the
+// log start as soon as that moves, but checkpoints the log start once a minute only: after a crash it goes back to the
+// older start, and serves what lies between.
+func (k *checker) noteEarlier(b *batch) {
+	if b.LeaderEpoch < 0 || b.BaseOffset >= k.p.lineage[0].StartOffset {
+		return
+	}
+	if n := len(k.earlier); n > 0 && k.earlier[n-1].Epoch == b.LeaderEpoch {
+		return
+	}
+	start := b.BaseOffset
+	if len(k.earlier) == 0 {
+		start = k.s.base
+	}
+	k.earlier = append(k.earlier, segment.EpochStart{Epoch: b.LeaderEpoch, StartOffset: start})
+}
+
+// extendDown puts epochs that were read from batches in front of a lineage that begins above them.
+func extendDown(earlier, lineage []segment.EpochStart) []segment.EpochStart {
+	if len(earlier) == 0 {
+		return lineage
+	}
+	if last := earlier[len(earlier)-1]; len(lineage) > 0 && lineage[0].Epoch <= last.Epoch {
+		lineage = lineage[1:]
+	}
+	return slices.Concat(earlier, lineage)
 }
 
 // finish looks at the end; want is the offset behind the last batch.

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"testing"
 )
 
@@ -46,8 +47,17 @@ func Expected(tb testing.TB, partition, isolation string) []Record {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var records []Record
-	lines := bufio.NewScanner(z)
+	records := Parse(tb, z)
+	if len(records) == 0 {
+		tb.Fatalf("no records for %s %s", partition, isolation)
+	}
+	return records
+}
+
+// Parse reads a consumer's dump, a JSON object a line.
+func Parse(tb testing.TB, dump io.Reader) (records []Record) {
+	tb.Helper()
+	lines := bufio.NewScanner(dump)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var line struct {
@@ -76,9 +86,6 @@ func Expected(tb testing.TB, partition, isolation string) []Record {
 	}
 	if err := lines.Err(); err != nil {
 		tb.Fatal(err)
-	}
-	if len(records) == 0 {
-		tb.Fatalf("no records for %s %s", partition, isolation)
 	}
 	return records
 }

@@ -1,0 +1,104 @@
+package fetch
+
+import (
+	"context"
+
+	"coldtap/cache"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// Plan is what a read would take of the store, as far as metadata, indexes and the cache tell now. It is an estimate:
+// where the answer ends within its last segment is known to the density of the indexes, and hidden batches and gaps
+// are not foreseen.
+type Plan struct {
+	Topic    string
+	TopicID  segment.UUID
+	Start    int64 // resolved
+	Bounds   Bounds
+	Segments []PlanSegment // in offset order
+	Cut      bool          // there are more segments than a plan lists
+	Stats    Stats         // of making the plan: locating reads indexes, and a start by time may read the log
+}
+
+// PlanSegment is the part of a segment that a read would take.
+type PlanSegment struct {
+	Segment               *tier.Segment
+	From, To              int64 // bytes of the log
+	Chunk                 int64 // bytes of a chunk
+	FirstChunk, LastChunk int64 // their numbers, within the log
+	InMemory, Missing     int   // chunks; each missing one is a GET
+	MissingBytes          int64 // of those
+	MissingIndex          bool  // the small files are not in memory, as far as can be told: one more GET
+}
+
+// maxPlanned is how many segments a plan lists.
+const maxPlanned = 1000
+
+// Plan tells what the read would take, without reading what it is about. Errors are those of Open.
+func (s *Service) Plan(ctx context.Context, req *Request) (*Plan, error) {
+	st, err := s.Open(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	p := &Plan{Start: st.StartOffset(), Bounds: st.Bounds()}
+	p.Topic, p.TopicID = st.Topic()
+	if st.end == 0 {
+		if err := st.plan(ctx, p); err != nil {
+			return nil, st.fail(err)
+		}
+	}
+	p.Stats = *st.Stats()
+	return p, nil
+}
+
+func (st *Stream) plan(ctx context.Context, p *Plan) error {
+	seg, pos, until := st.cur.seg, st.cur.pos, st.cur.seq.spans[0].until
+	missingIndex := false
+	for left := max(st.req.MaxBytes, 1); ; {
+		to := max(min(until, pos+min(left, seg.Size)), pos)
+		if to > pos {
+			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, missingIndex))
+		}
+		left -= to - pos
+		next, more := st.part.Next(seg)
+		if left <= 0 || st.endsIn(seg) || !more || st.expectedEnd() <= next.BaseOffset {
+			return nil
+		}
+		if len(p.Segments) == maxPlanned {
+			p.Cut = true
+			return nil
+		}
+		pos, until = 0, next.Size
+		missingIndex = st.needsIndex(next, next.BaseOffset) && !st.svc.cfg.Chunks.Contains(chunkKey(next, 0))
+		if st.endsIn(next) {
+			entry, err := st.index(ctx, next)
+			if err != nil {
+				return err
+			}
+			until, missingIndex = st.readAheadUntil(next, entry), false
+		}
+		seg = next
+	}
+}
+
+func (st *Stream) planSegment(seg *tier.Segment, from, to int64, missingIndex bool) PlanSegment {
+	_, chunk := st.svc.cfg.Logs(seg)
+	chunk = max(chunk, 1)
+	part := PlanSegment{Segment: seg, From: from, To: to, Chunk: chunk, MissingIndex: missingIndex,
+		FirstChunk: from / chunk, LastChunk: (to - 1) / chunk}
+	for n := part.FirstChunk; n <= part.LastChunk; n++ {
+		if st.svc.cfg.Chunks.Contains(chunkKey(seg, n)) {
+			part.InMemory++
+		} else {
+			part.Missing++
+			part.MissingBytes += min(chunk, seg.Size-n*chunk)
+		}
+	}
+	return part
+}
+
+func chunkKey(seg *tier.Segment, n int64) cache.Key {
+	return cache.Key{Topic: seg.Partition.Topic, Segment: seg.ID, Partition: seg.Partition.Partition, Chunk: int32(n)}
+}

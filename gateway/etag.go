@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+
+	"coldtap/internal/jsonenc"
+
+	"github.com/valyala/fasthttp"
+)
+
+// setETag gives an answer that can never become another one a validator, and says whether the client has it already.
+//
+// The validator is weak: an answer may stop earlier than another of the same request does, for time or memory, and may
+// be compressed or not, but either is right for as long as the segments are there. When retention has taken them, the
+// read fails before anything is compared.
+func (x *exchange) setETag(ctx *fasthttp.RequestCtx, st stream, mediaType string, encoding jsonenc.Encoding) (unchanged bool) {
+	if x.req.EndOffset < 0 {
+		return false
+	}
+	x.enter(phaseWaiting)
+	ids, settled := st.Settled(x.ctx, x.segments[:0])
+	x.enter(phaseBusy)
+	x.segments = ids
+	if !settled {
+		return false
+	}
+	r := &x.req
+	sum := sha256.New()
+	for _, id := range ids {
+		sum.Write(id[:])
+	}
+	var numbers []byte
+	for _, n := range [...]int64{st.StartOffset(), r.EndOffset, r.EndTimestamp, r.MaxBytes, r.MaxRecords, int64(r.Isolation), int64(encoding)} {
+		numbers = binary.BigEndian.AppendUint64(numbers, uint64(n))
+	}
+	sum.Write(numbers)
+	sum.Write([]byte(mediaType))
+	tag := `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`
+	h := &x.resp.Header
+	h.Set("ETag", "W/"+tag)
+	h.Set("Cache-Control", "private, no-cache")
+	list := ctx.Request.Header.Peek("If-None-Match")
+	return len(list) > 0 && etagMatches(list, tag)
+}
+
+// notModified makes the answer 304.
+func (x *exchange) notModified() {
+	x.status = fasthttp.StatusNotModified
+	x.resp.SetStatusCode(x.status)
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"coldtap/fetch"
+	"coldtap/segment"
+)
+
+const (
+	binaryV2 = "application/vnd.kafka.binary.v2+json"
+	jsonV2   = "application/vnd.kafka.json.v2+json"
+	textV2   = "application/vnd.kafka.text.v2+json"
+)
+
+func TestArraysOfRecords(t *testing.T) {
+	r := newRig(t)
+	nulls := record(12, "")
+	nulls.Key, nulls.Value = nil, nil
+	r.records(fakeRecord{rec: record(10, `{"a": 1}`)}, fakeRecord{rec: nulls, last: true})
+	for _, c := range []struct{ accept, key, value string }{
+		{binaryV2, `"aw=="`, `"eyJhIjogMX0="`},
+		{jsonV2, `"k"`, `{"a":1}`},
+		{textV2, `"k"`, `"{\"a\": 1}"`},
+	} {
+		got := r.get(t, recordsPath+"?offset=10", "Accept", c.accept)
+		want := `[{"topic":"orders","partition":3,"offset":10,"timestamp":1700000000010,"timestamp_type":"CREATE_TIME","key":` + c.key + `,"value":` + c.value + `,"headers":[],"leader_epoch":2},` +
+			`{"topic":"orders","partition":3,"offset":12,"timestamp":1700000000012,"timestamp_type":"CREATE_TIME","key":null,"value":null,"headers":[],"leader_epoch":2}]` + "\n"
+		if got.body != want || got.Header.Get("Content-Type") != c.accept || got.Header.Get("X-Kafka-Next-Offset") != "13" || got.Header.Get("X-Kafka-End") != "tier" {
+			t.Errorf("%s: %d %v\n%s\n%s", c.accept, got.StatusCode, got.Header, got.body, want)
+		}
+		if got := r.get(t, recordsPath+"?offset=10&encoding=json", "Accept", c.accept); got.StatusCode != 400 || !strings.Contains(got.body, `"parameter":"encoding"`) {
+			t.Errorf("%s with an encoding: %d %s", c.accept, got.StatusCode, got.body)
+		}
+	}
+	r.records()
+	if got := r.get(t, recordsPath+"?offset=10", "Accept", jsonV2); got.body != "[]\n" || got.StatusCode != 200 {
+		t.Errorf("nothing: %d %q", got.StatusCode, got.body)
+	}
+}
+
+// TestUnfittingRecordEndsThePageAndIsNamed: what can be given is, and the request that begins with it is refused.
+func TestUnfittingRecordEndsThePageAndIsNamed(t *testing.T) {
+	for accept, value := range map[string]string{jsonV2: "{oops", textV2: "\xff"} {
+		r := newRig(t)
+		r.records(fakeRecord{rec: record(10, `1`)}, fakeRecord{rec: record(11, value)}, fakeRecord{rec: record(12, `2`)})
+		got := r.get(t, recordsPath+"?offset=10&max_bytes=99", "Accept", accept)
+		var list []json.RawMessage
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list) != 1 || got.Header.Get("X-Kafka-Next-Offset") != "11" ||
+			got.Header.Get("Link") != "<"+recordsPath+`?offset=11&max_bytes=99>; rel="next"` {
+			t.Errorf("%s: %v %v %s", accept, err, got.Header, got.body)
+		}
+		r.records(fakeRecord{rec: record(11, value)})
+		got = r.get(t, recordsPath+"?offset=11", "Accept", accept)
+		if got.StatusCode != 422 || !strings.HasPrefix(got.body, `{"error_code":42203,`) || !strings.HasSuffix(got.body, `,"offset":11}`+"\n") {
+			t.Errorf("%s: %d %s", accept, got.StatusCode, got.body)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	const path = "/topics/orders/partitions/3/messages"
+	r := newRig(t)
+	r.fake.open = endless(r, 10, 10, nil)
+	for _, c := range []struct{ accept, mediaType string }{
+		{"", binaryV2}, {"*/*", binaryV2}, {"application/json", "application/json"}, {jsonV2 + ";q=0.5, " + textV2, textV2},
+	} {
+		r.records(fakeRecord{rec: record(10, "a")})
+		got := r.get(t, path+"?offset=10&count=5", "Accept", c.accept)
+		if got.StatusCode != 200 || got.Header.Get("Content-Type") != c.mediaType || !strings.HasPrefix(got.body, `[{"topic":"orders",`) || r.fake.asked.MaxRecords != 5 {
+			t.Errorf("%q: %d %v %s, asked %+v", c.accept, got.StatusCode, got.Header, got.body, r.fake.asked)
+		}
+	}
+	if r.get(t, path+"?offset=10"); r.fake.asked.MaxRecords != 1 {
+		t.Errorf("without a count: %+v", r.fake.asked)
+	}
+	if got := r.get(t, path+"?offset=10", "Accept", rawType); got.StatusCode != 406 || strings.Contains(got.body, rawType) || !strings.Contains(got.body, binaryV2) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	for _, query := range []string{"count=0", "count=x", "count=1&count=1", "max_records=1", "encoding=json", "explain=true"} {
+		if got := r.get(t, path+"?offset=10&"+query); got.StatusCode != 400 {
+			t.Errorf("%s: %d", query, got.StatusCode)
+		}
+	}
+}
+
+func TestPathsOfACluster(t *testing.T) {
+	r := newRig(t)
+	r.fake.topics = []string{"a"}
+	r.fake.open = endless(r, 10, 10, nil)
+	for path, code := range map[string]int{
+		"/v3/clusters/kraft-1/topics":                                      0,
+		"/v3/clusters/kraft%2D1/topics":                                    0,
+		"/v3/clusters/kraft-1/openapi.json":                                0,
+		"/v3/clusters/kraft-1/topics/orders/partitions/3/records?offset=0": 0,
+		"/v3/clusters/kraft-1/topics/orders/partitions/3/offsets":          0,
+		"/v3/clusters/other/topics":                                        40403,
+		"/v3/clusters/other/topics/orders/partitions/3/records?offset=0":   40403,
+		"/v3/clusters//topics":                                             40403,
+		"/v3/clusters/kraft-1":                                             40400,
+		"/v3/clusters/kraft-1/":                                            40400,
+		"/v3/clusters/kraft-1/v3/clusters/kraft-1/topics":                  40400,
+		"/v3/topics": 40400,
+		"/v3/clusters/kraft-1/topics/orders/partitions/3/records/x/y/z/a/b/c/d/": 40400,
+	} {
+		got := r.get(t, path)
+		if code == 0 && got.StatusCode != 200 || code > 0 && !strings.HasPrefix(got.body, `{"error_code":`+strconv.Itoa(code)+`,`) {
+			t.Errorf("%s: %d %.200s, want %d", path, got.StatusCode, got.body, code)
+		}
+	}
+	// What an answer links to stays under the same path.
+	r.fake.open = endless(r, 10, 1<<20, nil)
+	got := r.get(t, "/v3/clusters/kraft-1/topics/orders/partitions/3/records?offset=0")
+	if list := decodeList(t, got); list.Metadata.Next == nil || !strings.HasPrefix(*list.Metadata.Next, "/v3/clusters/kraft-1/topics/orders/partitions/3/records?offset=") {
+		t.Errorf("%+v", list.Metadata)
+	}
+}
+
+func TestLanes(t *testing.T) {
+	r := newRig(t)
+	r.records(fakeRecord{rec: record(10, "a")})
+	for query, bulk := range map[string]bool{
+		"": false, "&max_bytes=16777216": false, "&max_bytes=16777217": true,
+		"&lane=bulk": true, "&lane=interactive&max_bytes=33554432": false,
+	} {
+		if r.get(t, recordsPath+"?offset=1"+query); r.fake.asked.Bulk != bulk {
+			t.Errorf("%s: bulk %v", query, r.fake.asked.Bulk)
+		}
+	}
+}
+
+// TestBrokersHaveWhatFollows: with a cluster known, an answer that ends with the tier says where to go on.
+func TestBrokersHaveWhatFollows(t *testing.T) {
+	r := newRig(t)
+	r.records(fakeRecord{rec: record(10, "a")})
+	r.fake.bounds = fetch.Bounds{Start: 5, LocalStart: 8, TieredEnd: 11, LastStable: -1}
+	for accept, want := range map[string]string{
+		"application/json":     `"next_offset":11,"end":"tier","continue_at":"broker"}`,
+		"application/x-ndjson": `{"end":"tier","continue_at":"broker","next_offset":11,"records":1}`,
+	} {
+		if got := r.get(t, recordsPath+"?offset=10", "Accept", accept); !strings.Contains(got.body, want) || got.Header.Get("X-Kafka-Continue-At")+got.Trailer.Get("X-Kafka-Continue-At") != "broker" {
+			t.Errorf("%s: %v %s", accept, got.Header, got.body)
+		}
+	}
+	r.fake.bounds.LocalStart = -1
+	if got := r.get(t, recordsPath+"?offset=10"); strings.Contains(got.body, "broker") || got.Header.Get("X-Kafka-Continue-At") != "" {
+		t.Errorf("%v %s", got.Header, got.body)
+	}
+}
+
+func TestSettledAnswersAreRevalidated(t *testing.T) {
+	r := newRig(t)
+	r.records(fakeRecord{rec: record(10, "1")})
+	r.fake.settled = []segment.UUID{{1}, {2}}
+	tags := map[string]string{}
+	for _, accept := range []string{"application/json", "application/x-ndjson", rawType, binaryV2, jsonV2, textV2} {
+		for _, query := range []string{"?offset=10&end_offset=11", "?offset=10&end_offset=12", "?offset=10&end_offset=11&isolation_level=read_uncommitted", "?offset=10&end_offset=11&max_records=1"} {
+			got := r.get(t, recordsPath+query, "Accept", accept)
+			tag := got.Header.Get("ETag")
+			if got.StatusCode != 200 || !strings.HasPrefix(tag, `W/"`) || got.Header.Get("Cache-Control") != "private, no-cache" || tags[tag] != "" {
+				t.Errorf("%s as %s: %d %v, like %q", query, accept, got.StatusCode, got.Header, tags[tag])
+			}
+			tags[tag] = accept + query
+			for _, method := range []string{"GET", "HEAD"} {
+				again := r.do(t, method, recordsPath+query, "Accept", accept, "If-None-Match", `"other", `+tag)
+				if again.StatusCode != 304 || again.body != "" || again.Header.Get("ETag") != tag || again.Header.Get("Vary") != got.Header.Get("Vary") {
+					t.Errorf("%s %s as %s: %d %v", method, query, accept, again.StatusCode, again.Header)
+				}
+			}
+			if other := r.get(t, recordsPath+query, "Accept", accept, "If-None-Match", `"other"`); other.StatusCode != 200 || other.body != got.body {
+				t.Errorf("%s as %s: %d", query, accept, other.StatusCode)
+			}
+		}
+	}
+	before := tags
+	r.fake.settled = []segment.UUID{{1}, {3}}
+	if tag := r.get(t, recordsPath+"?offset=10&end_offset=11").Header.Get("ETag"); tag == "" || before[tag] != "" {
+		t.Errorf("other segments, tag %q", tag)
+	}
+	for query, accept := range map[string]string{"?offset=10": "application/json", "?offset=10&end_timestamp=5": "application/json", "?offset=10&end_offset=11": "text/event-stream"} {
+		if got := r.get(t, recordsPath+query, "Accept", accept, "If-None-Match", "*"); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
+			t.Errorf("%s: %d %v", query, got.StatusCode, got.Header)
+		}
+	}
+	r.fake.settled = nil
+	if got := r.get(t, recordsPath+"?offset=10&end_offset=11", "If-None-Match", "*"); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
+		t.Errorf("unsettled: %d %v", got.StatusCode, got.Header)
+	}
+	r.fake.err = &fetch.Error{Kind: fetch.OutOfRange}
+	if got := r.get(t, recordsPath+"?offset=10&end_offset=11", "If-None-Match", "*"); got.StatusCode != 416 {
+		t.Errorf("taken by retention: %d", got.StatusCode)
+	}
+}

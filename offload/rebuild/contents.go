@@ -1,0 +1,209 @@
+package rebuild
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// Contents is what a bucket says of itself.
+type Contents struct {
+	ClusterID string
+	// Partitions are in the order in which they are to be recorded: of two topics with one name, the one with the
+	// newest copy last, because the newest event decides which of them the name means.
+	Partitions []Partition
+	Findings   []Finding
+	Foreign    int // objects that are not of the native layout
+}
+
+// Partition is one partition's part of a bucket.
+type Partition struct {
+	ID      tier.PartitionID
+	Topic   string
+	Start   int64                // first readable offset
+	Lineage []segment.EpochStart // nil = to be derived from the segments
+	// Segments are in state CopyFinished, by the time their copies began: of two that cover one range the one that
+	// finished last is preferred.
+	Segments []tier.Segment
+}
+
+// Segments counts them, and the bytes of their logs.
+func (c *Contents) Segments() (n int, size int64) {
+	for i := range c.Partitions {
+		n += len(c.Partitions[i].Segments)
+		for j := range c.Partitions[i].Segments {
+			size += c.Partitions[i].Segments[j].Size
+		}
+	}
+	return n, size
+}
+
+// Problem says what is wrong with an object.
+type Problem string
+
+const (
+	Orphan       Problem = "orphan"        // a .log without .meta: an unfinished copy, or a half-done delete
+	DamagedMeta  Problem = "damaged_meta"  // a .meta that cannot be believed: its segment is left out
+	DamagedStart Problem = "damaged_start" // a start object that cannot be believed: its partition is left out
+	MissingLog   Problem = "missing_log"   // a .meta without .log: its segment is left out
+	WrongSize    Problem = "wrong_size"    // a .log that is not as large as its .meta says: its segment is left out
+	OtherCluster Problem = "other_cluster" // left out, because another cluster was chosen
+	NoLineage    Problem = "no_lineage"    // the newest checkpoint is missing or damaged: the segments alone have to tell
+)
+
+// Finding is one thing that was not as it should be.
+type Finding struct {
+	Problem Problem `json:"problem"`
+	Object  string  `json:"object"`
+	Detail  string  `json:"detail,omitempty"`
+}
+
+// Lost says whether data that was in the tier may be missing from the rebuilt metadata.
+func (f *Finding) Lost() bool {
+	switch f.Problem {
+	case DamagedMeta, DamagedStart, MissingLog, WrongSize:
+		return true
+	}
+	return false
+}
+
+// Lost says whether any finding does.
+func (c *Contents) Lost() bool {
+	return slices.ContainsFunc(c.Findings, func(f Finding) bool { return f.Lost() })
+}
+
+// place is a partition of a cluster.
+type place struct {
+	tier.PartitionID
+	cluster string
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(bytes.Compare(p.Topic[:], o.Topic[:]), cmp.Compare(p.Partition, o.Partition), strings.Compare(p.cluster, o.cluster))
+}
+
+// gathered is one partition while the bucket is being read.
+type gathered struct {
+	topic    string
+	folder   string // of its objects
+	segments []tier.Segment
+	start    int64 // -1 = no start object
+
+	newest     tier.Segment // whose checkpoint is kept
+	newestKey  string       // of its .meta
+	checkpoint []segment.EpochStart
+	noLineage  string // why there is no checkpoint
+}
+
+// isNewer follows tier's choice of the winner: the log that ends in the greatest (last epoch, end offset) survived.
+func isNewer(a, b *tier.Segment) bool {
+	return cmp.Or(cmp.Compare(a.Epochs[len(a.Epochs)-1].Epoch, b.Epochs[len(b.Epochs)-1].Epoch),
+		cmp.Compare(a.EndOffset, b.EndOffset), cmp.Compare(a.EventTime, b.EventTime)) > 0
+}
+
+// contents makes a Contents of what was gathered. It goes with an *Error too, for its findings.
+func (s *scan) contents(chosen string) (*Contents, error) {
+	clusters := make(map[string]int)
+	for at, g := range s.partitions {
+		clusters[at.cluster] += len(g.segments)
+	}
+	c := &Contents{ClusterID: chosen, Findings: s.findings, Foreign: s.foreign}
+	defer func() {
+		slices.SortFunc(c.Findings, func(a, b Finding) int {
+			return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(string(a.Problem), string(b.Problem)))
+		})
+	}()
+	switch {
+	case chosen != "":
+		if _, ok := clusters[chosen]; !ok {
+			return c, refuse(Empty, "the bucket holds nothing of cluster %s", chosen)
+		}
+	case len(clusters) == 0:
+		return c, refuse(Empty, "the bucket holds no segment that could be recorded")
+	case len(clusters) > 1:
+		var list []string
+		for _, id := range slices.Sorted(maps.Keys(clusters)) {
+			list = append(list, fmt.Sprintf("%q (%d segments)", id, clusters[id]))
+		}
+		return c, refuse(SeveralClusters, "the bucket holds segments of several clusters: %s; one database serves one cluster, so choose", strings.Join(list, ", "))
+	default:
+		for id := range clusters {
+			c.ClusterID = id
+		}
+	}
+	for id, n := range clusters {
+		if id != c.ClusterID {
+			c.Findings = append(c.Findings, Finding{OtherCluster, "", fmt.Sprintf("%d segments of cluster %q are left out", n, id)})
+		}
+	}
+	seen := make(map[segment.UUID]bool)
+	for _, at := range slices.SortedFunc(maps.Keys(s.partitions), place.compare) {
+		g := s.partitions[at]
+		if at.cluster != c.ClusterID || s.unsure[g.folder] {
+			continue
+		}
+		g.segments = slices.DeleteFunc(g.segments, func(s tier.Segment) bool {
+			if seen[s.ID] {
+				c.Findings = append(c.Findings, Finding{DamagedMeta, s.ID.String(), "another segment of the bucket has the same id"})
+				return true
+			}
+			seen[s.ID] = true
+			return false
+		})
+		if len(g.segments) > 0 || g.start >= 0 {
+			c.Partitions = append(c.Partitions, g.settle(at.PartitionID, c))
+		}
+	}
+	newest := make(map[segment.UUID]int64)
+	for i := range c.Partitions {
+		p := &c.Partitions[i]
+		newest[p.ID.Topic] = max(newest[p.ID.Topic], lastEvent(p.Segments))
+	}
+	slices.SortStableFunc(c.Partitions, func(a, b Partition) int {
+		return cmp.Or(cmp.Compare(newest[a.ID.Topic], newest[b.ID.Topic]), bytes.Compare(a.ID.Topic[:], b.ID.Topic[:]),
+			cmp.Compare(a.ID.Partition, b.ID.Partition))
+	})
+	return c, nil
+}
+
+func lastEvent(segments []tier.Segment) (at int64) {
+	for i := range segments {
+		at = max(at, segments[i].EventTime)
+	}
+	return at
+}
+
+// settle decides lineage and start.
+func (g *gathered) settle(id tier.PartitionID, c *Contents) Partition {
+	p := Partition{ID: id, Topic: g.topic, Start: g.start, Lineage: g.checkpoint, Segments: g.segments}
+	if g.noLineage != "" {
+		c.Findings = append(c.Findings, Finding{NoLineage, g.newestKey, g.noLineage})
+	}
+	slices.SortFunc(p.Segments, func(a, b tier.Segment) int {
+		return cmp.Or(cmp.Compare(a.EventTime, b.EventTime), cmp.Compare(a.BaseOffset, b.BaseOffset), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	if p.Start >= 0 {
+		return p
+	}
+	// Without a start object the start has never moved. The model says where the first readable segment begins: that may
+	// lie above its base, when the log start had moved inside it before it was copied.
+	t := tier.New()
+	changes := []tier.Change{tier.LineageChanged{Partition: id, Epochs: p.Lineage}}
+	lowest := p.Segments[0].BaseOffset
+	for i := range p.Segments {
+		changes = append(changes, tier.SegmentLoaded{Segment: p.Segments[i]})
+		lowest = min(lowest, p.Segments[i].BaseOffset)
+	}
+	t.Apply(changes...)
+	p.Start = lowest
+	if model, ok := t.Snapshot().Partition(id); ok && model.Bounds().Start >= 0 {
+		p.Start = model.Bounds().Start
+	}
+	return p
+}

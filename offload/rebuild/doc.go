@@ -1,0 +1,18 @@
+// Package rebuild makes a tier's metadata anew from the objects of the native layout, for an operator who has lost the
+// metadata database and still has the bucket.
+//
+// Scan reads the bucket and decides nothing that cannot be undone; Record writes what it found into an empty catalog,
+// under the same ids, as an offloader would: started, then finished. A Record that was interrupted is repeated.
+//
+// Invariants:
+//   - A segment is recorded only when its .meta can be believed, lies under the name that it gives itself, and its .log is
+//     there with the size that it names. A .meta is written last and deleted first, so what lacks one is an unfinished
+//     copy or a half-done delete: it is reported and never guessed.
+//   - A start object is the only word about a start that has moved. A partition whose start object is damaged is left
+//     out whole: records that retention has deleted must not come back.
+//   - A catalog that holds anything that the bucket does not tell is refused before the first step.
+//   - The bucket is only ever read. Memory is about 300 bytes a segment and what readMemory allows for .meta objects.
+//
+// Non-goals: checking the bytes of logs (`coldtap inspect verify --deep` does), holes that --skip-damaged has recorded
+// (no object tells of them, so that they come back as gaps), layouts other than native.
+package rebuild
