@@ -24,9 +24,9 @@ func appendEmbedded(dst, b []byte) (out []byte, ok bool) {
 		case c == '"':
 			inString = true
 		case c == ' ' || c == '\n' || c == '\r' || c == '\t':
-			dst = append(dst, b[from:i]...)
+			dst = appendSeparated(dst, b[from:i])
 			from = i + 1
 		}
 	}
-	return append(dst, b[from:]...), true
+	return appendSeparated(dst, b[from:]), true
 }

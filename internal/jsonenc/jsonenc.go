@@ -6,7 +6,7 @@
 // nearly all of it needs no escape at all: that is what makes it several times faster than encoding/json, which also
 // has to copy a []byte into a string first.
 //
-// Non-goals: decoding, HTML escaping, U+2028 and U+2029 (plain JSON takes them as they are).
+// Non-goals: decoding, HTML escaping.
 package jsonenc
 
 import (

@@ -51,12 +51,23 @@ func appendString(dst, b []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 	dst = append(dst, '"')
+	for {
+		at, length, escape := nextSeparator(b)
+		dst = appendStretches(dst, b[:at])
+		if length == 0 {
+			return append(dst, '"'), true
+		}
+		dst = append(dst, escape...)
+		b = b[at+length:]
+	}
+}
+
+func appendStretches(dst, b []byte) []byte {
 	for len(b) > stretch {
 		dst = appendEscaped(dst, b[:stretch])
 		b = b[stretch:]
 	}
-	dst = appendEscaped(dst, b)
-	return append(dst, '"'), true
+	return appendEscaped(dst, b)
 }
 
 // appendEscaped copies eight bytes at a time, and where one of them needs an escape goes on behind it: text with a
@@ -110,7 +121,7 @@ func putEscape(out []byte, c byte) int {
 
 // extraBytes counts by how many bytes escaping makes b longer.
 func extraBytes(b []byte) int {
-	n := 0
+	n := extraForSeparators(b)
 	for i := nextEscape(b, 0); i < len(b); i = nextEscape(b, i+1) {
 		if short[b[i]] != 0 {
 			n++
