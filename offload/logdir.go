@@ -177,7 +177,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s: not a regular file", name)
+		return nil, nil, damaged(name, "not a regular file")
 	}
 	f, err := root.Open(name)
 	if err != nil {

@@ -90,10 +90,14 @@ func (f *configFlags) load(env environment) (cfg config.Config, done bool, err e
 	return cfg, false, nil
 }
 
-// openStore opens the configured object store. create makes a missing file store's folder: only commands that write do.
+// openStore opens the configured object store. create makes a missing file store's folder: only commands that write do;
+// others wait for it to appear.
 func openStore(ctx context.Context, cfg config.Config, create bool) (rangeio.Backend, error) {
 	if cfg.Store.Kind == "file" {
-		return rangeio.OpenFile(cfg.Store.File.Dir, create)
+		if !create {
+			return rangeio.OpenFileLater(cfg.Store.File.Dir), nil
+		}
+		return rangeio.OpenFile(cfg.Store.File.Dir, true)
 	}
 	s3 := cfg.Store.S3
 	return rangeio.OpenS3(ctx, rangeio.S3Config{

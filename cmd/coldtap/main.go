@@ -43,6 +43,7 @@ func commands() []command {
 		{"demo", "serve a sample of real Kafka segments; no set-up needed", runDemo},
 		{"serve", "answer reads of the tier over HTTP", runServe},
 		{"offload", "copy closed segments of a stopped broker into the tier", runOffload},
+		{"inspect", "look at metadata, objects and segment files, and verify them", runInspect},
 		{"bench", "measure this machine: ratios and counts, not seconds", runBench},
 		{"version", "print version, commit and Go version", runVersion},
 	}

@@ -15,6 +15,9 @@ func runServe(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
+	if *drain < 0 {
+		return usage("--drain: %v is negative", *drain)
+	}
 	cfg, done, err := file.load(env)
 	if done || err != nil {
 		return err

@@ -106,6 +106,8 @@ func newServer(ctx context.Context, cfg config.Config, log *slog.Logger) (s *ser
 		MaxResponseBytes: int64(cfg.Limits.MaxResponseBytes),
 		LookAhead:        lookAhead * int64(cfg.Cache.Chunk),
 		StallTimeout:     time.Duration(cfg.Limits.StallTimeout),
+		GetPrice:         cfg.Store.Price.Per1000Gets,
+		TransferPrice:    cfg.Store.Price.PerGiB,
 		Logger:           log,
 		Registerer:       registry,
 	})

@@ -36,6 +36,14 @@ type Store struct {
 	Kind string    `yaml:"kind"` // s3 | file
 	S3   S3Store   `yaml:"s3"`
 	File FileStore `yaml:"file"`
+	// Price is what requests and transfer cost, for explain; 0 = unknown.
+	Price Price `yaml:"price"`
+}
+
+// Price is in any one currency.
+type Price struct {
+	Per1000Gets float64 `yaml:"per_1000_gets"`
+	PerGiB      float64 `yaml:"per_gib"`
 }
 
 // S3Store is a bucket of S3 or of anything that speaks its protocol. Credentials come from the SDK's default chain.

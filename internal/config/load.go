@@ -40,8 +40,9 @@ func Load(path string) (Config, error) {
 // Parse reads a configuration over the defaults and validates it.
 func Parse(raw []byte) (Config, error) {
 	c := Default()
-	var doc yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(raw)).Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+	var doc, more yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return c, err
 	}
 	var problems []error
@@ -49,18 +50,30 @@ func Parse(raw []byte) (Config, error) {
 		root := doc.Content[0]
 		problems = append(problems, expand(root)...)
 		problems = append(problems, unknown(root, reflect.TypeFor[Config](), "")...)
-		if len(problems) == 0 {
-			problems = append(problems, decode(root, &c)...)
+		problems = append(problems, decode(root, &c)...)
+		if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
+			problems = append(problems, at(&more, "a second document: the configuration is one"))
 		}
 	}
 	c.resolve()
 	problems = append(problems, c.Validate()...)
+	for i, err := range problems {
+		problems[i] = errors.New(text(err))
+	}
 	return c, errors.Join(problems...)
 }
 
-// at makes an error that points into the file.
+// at makes an error that points into the file. It is of the kind after which the decoder goes on, so that all are found.
 func at(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("line %d, column %d: %w", n.Line, n.Column, fmt.Errorf(format, args...))
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d, column %d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))}}
+}
+
+// text is an error's own words, without what the decoder puts in front of a list.
+func text(err error) string {
+	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
+		return strings.Join(typed.Errors, "\n")
+	}
+	return err.Error()
 }
 
 func prefixed(path string, err error) error {
@@ -130,16 +143,7 @@ func unknown(n *yaml.Node, t reflect.Type, path string) (problems []error) {
 }
 
 func decode(root *yaml.Node, c *Config) []error {
-	err := root.Decode(c)
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
-		var problems []error
-		for _, text := range typed.Errors {
-			problems = append(problems, errors.New(text))
-		}
-		return problems
-	}
-	if err != nil {
+	if err := root.Decode(c); err != nil {
 		return []error{err}
 	}
 	return nil

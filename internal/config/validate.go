@@ -48,6 +48,9 @@ func (c *Config) Validate() (problems []error) {
 	default:
 		bad("store.kind", "%q is not one of s3, file", c.Store.Kind)
 	}
+	if c.Store.Price.Per1000Gets < 0 || c.Store.Price.PerGiB < 0 {
+		bad("store.price", "must not be negative")
+	}
 	switch c.Layout.Kind {
 	case "native":
 	case "aiven", "local":
