@@ -29,7 +29,7 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	lane := laneBySize
 	r := &x.req
 	r.EndOffset, r.EndTimestamp = -1, -1
-	r.MaxBytes = min(defaultMaxBytes, x.srv.maxBytes)
+	r.MaxBytes = min(defaultMaxBytes, x.srv.limits.Load().maxBytes)
 	r.Timeout = defaultTimeout
 	if messages {
 		r.MaxRecords = 1
@@ -66,7 +66,7 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			}
 		case name == "max_bytes":
 			if err = q.once("max_bytes"); err == nil {
-				r.MaxBytes, err = number("max_bytes", q.value, 1, x.srv.maxBytes)
+				r.MaxBytes, err = number("max_bytes", q.value, 1, x.srv.limits.Load().maxBytes)
 			}
 		case name == "count" && messages:
 			if err = q.once("count"); err == nil {

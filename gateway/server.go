@@ -65,11 +65,10 @@ type Server struct {
 	compressors compressors
 	prices      prices
 
-	maxBytes     int64
-	lookAhead    int64
-	jsonShare    int // bytes at which a JSON answer stops, once its first batch is whole: an eighth of the budget
-	stallTimeout time.Duration
-	drain        time.Duration
+	lookAhead int64
+	jsonShare int // bytes at which a JSON answer stops, once its first batch is whole: an eighth of the budget
+	limits    atomic.Pointer[limits]
+	drain     time.Duration
 
 	http    fasthttp.Server
 	clients clients
@@ -96,21 +95,20 @@ func newServer(cfg Config, service service) *Server {
 		cfg.Decode = budget.New(256 << 20)
 	}
 	s := &Server{
-		service:      service,
-		log:          cfg.Logger,
-		metrics:      newMetrics(cfg.Registerer),
-		decode:       cfg.Decode,
-		compressors:  newCompressors(),
-		prices:       prices{cfg.GetPrice, cfg.TransferPrice},
-		maxBytes:     orDefault(cfg.MaxResponseBytes, 256<<20),
-		lookAhead:    orDefault(cfg.LookAhead, 8<<20),
-		jsonShare:    int(min(max(cfg.Decode.Size()/8, minJSONShare), cfg.Decode.Size())),
-		stallTimeout: orDefault(cfg.StallTimeout, 30*time.Second),
-		drain:        orDefault(cfg.Drain, 30*time.Second),
-		stop:         make(chan struct{}),
-		stopped:      make(chan struct{}),
+		service:     service,
+		log:         cfg.Logger,
+		metrics:     newMetrics(cfg.Registerer),
+		decode:      cfg.Decode,
+		compressors: newCompressors(),
+		prices:      prices{cfg.GetPrice, cfg.TransferPrice},
+		lookAhead:   orDefault(cfg.LookAhead, 8<<20),
+		jsonShare:   int(min(max(cfg.Decode.Size()/8, minJSONShare), cfg.Decode.Size())),
+		drain:       orDefault(cfg.Drain, 30*time.Second),
+		stop:        make(chan struct{}),
+		stopped:     make(chan struct{}),
 	}
 	s.clients = clients{metrics: s.metrics, conns: make(map[net.Conn]struct{})}
+	s.SetLimits(cfg.MaxResponseBytes, cfg.StallTimeout)
 	s.http = fasthttp.Server{
 		Handler:            s.handle,
 		ErrorHandler:       s.refuse,
@@ -119,7 +117,7 @@ func newServer(cfg Config, service service) *Server {
 		Logger:             quietLogger{s.log},
 		ReadTimeout:        orDefault(cfg.ReadTimeout, 10*time.Second),
 		IdleTimeout:        orDefault(cfg.IdleTimeout, 60*time.Second),
-		WriteTimeout:       s.stallTimeout, // for headers and small bodies; larger ones set their own deadlines
+		WriteTimeout:       s.limits.Load().stallTimeout, // for headers and small bodies; larger ones set their own deadlines
 		Concurrency:        orDefault(cfg.Concurrency, 16<<10),
 		ReadBufferSize:     headerLimit,
 		MaxRequestBodySize: requestBodyLimit,
@@ -132,6 +130,18 @@ func newServer(cfg Config, service service) *Server {
 		DisableHeaderNamesNormalizing: false,
 	}
 	return s
+}
+
+// limits are what can change while the server runs.
+type limits struct {
+	maxBytes     int64
+	stallTimeout time.Duration
+}
+
+// SetLimits changes Config.MaxResponseBytes and Config.StallTimeout for requests and writes to come; zero values take
+// the defaults.
+func (s *Server) SetLimits(maxResponseBytes int64, stallTimeout time.Duration) {
+	s.limits.Store(&limits{orDefault(maxResponseBytes, 256<<20), orDefault(stallTimeout, 30*time.Second)})
 }
 
 func orDefault[T int | int64 | time.Duration](v, otherwise T) T {

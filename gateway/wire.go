@@ -161,7 +161,7 @@ func (w *wire) slice(p []byte) error {
 		w.vector = append(w.vector, p)
 	}
 	for {
-		if err := w.x.conn.SetWriteDeadline(time.Now().Add(w.x.srv.stallTimeout)); err != nil {
+		if err := w.x.conn.SetWriteDeadline(time.Now().Add(w.x.srv.limits.Load().stallTimeout)); err != nil {
 			return err
 		}
 		n, err := w.vectorWrite()

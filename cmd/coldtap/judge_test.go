@@ -66,6 +66,13 @@ func startTier(t *testing.T, cfg config.Config) (data, admin string) {
 
 func startServer(t *testing.T, cfg config.Config) (data, admin string) {
 	t.Helper()
+	s, data := serverFor(t, cfg)
+	return data, "http://" + s.adminListener.Addr().String()
+}
+
+// serverFor runs a gateway until the test ends.
+func serverFor(t *testing.T, cfg config.Config) (s *server, data string) {
+	t.Helper()
 	s, err := newServer(t.Context(), cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +86,7 @@ func startServer(t *testing.T, cfg config.Config) (data, admin string) {
 			t.Errorf("shutdown: %v", err)
 		}
 	})
-	return "http://" + s.data.Addr().String(), "http://" + s.adminListener.Addr().String()
+	return s, "http://" + s.data.Addr().String()
 }
 
 // answer is an ndjson answer: its records, and its last line.

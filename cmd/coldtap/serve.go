@@ -2,7 +2,12 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"coldtap/internal/config"
 )
 
 func runServe(ctx context.Context, env environment, args []string) error {
@@ -27,5 +32,36 @@ func runServe(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
+	stop := s.reloadOnHangup(file.path)
+	defer stop()
 	return s.run(ctx, *drain)
+}
+
+// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing.
+func (s *server) reloadOnHangup(file string) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range hangups {
+			s.reload(file)
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-done
+	}
+}
+
+func (s *server) reload(file string) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		s.log.Error("configuration not reloaded, the old one stays", "error", err)
+		return
+	}
+	s.gateway.SetLimits(int64(cfg.Limits.MaxResponseBytes), time.Duration(cfg.Limits.StallTimeout))
+	s.log.Info("limits reloaded; everything else changes with a restart",
+		"max_response_bytes", cfg.Limits.MaxResponseBytes.String(), "stall_timeout", time.Duration(cfg.Limits.StallTimeout).String())
 }
