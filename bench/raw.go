@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 )
@@ -129,17 +130,23 @@ func get(ctx context.Context, client *http.Client, url string, buffer []byte) (i
 }
 
 // ServeBare is the server that Raw compares with: a fasthttp handler that streams rawBody bytes from memory, one MiB a
-// write. It says where it listens as `coldtap serve --log-format json` does, and serves until ctx ends.
+// write. It goes round as much memory as coldtap does, since sending the same few bytes from the processor's cache
+// again and again would be cheaper than any server can be. It says where it listens as `coldtap serve --log-format json` does, and serves until ctx ends.
 func ServeBare(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	body := make([]byte, rawBody)
+	memory := make([]byte, rawSpec.SegmentBytes)
+	for i := range memory {
+		memory[i] = byte(i) // pages that were never written are one page of zeros
+	}
+	var next atomic.Int64
 	server := &fasthttp.Server{
 		Handler: func(rc *fasthttp.RequestCtx) {
 			rc.SetContentType("application/vnd.kafka.recordbatch")
-			rc.SetBodyStream(&bareBody{rest: body}, len(body))
+			from := next.Add(1) % int64(len(memory)/rawBody) * rawBody
+			rc.SetBodyStream(&bareBody{rest: memory[from : from+rawBody]}, rawBody)
 		},
 		NoDefaultServerHeader: true,
 	}
