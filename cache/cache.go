@@ -167,6 +167,33 @@ func (c *Cache) DropSegment(topic [16]byte, partition int32, segment [16]byte) {
 	c.metrics.evictions[byDrop].Add(float64(len(dropped)))
 }
 
+// Drop forgets one chunk, whose bytes turned out not to be those of the log; readers keep what they hold. When it
+// returns no look-up finds this chunk; one that was loaded since under the same key stays. The caller need not hold the chunk.
+func (c *Cache) Drop(ch *Chunk) {
+	if !c.enter() {
+		return
+	}
+	defer c.running.Done()
+	c.policy.Lock()
+	defer c.policy.Unlock()
+	c.mu.Lock()
+	was := ch.home
+	if was != nowhere {
+		c.detachLocked(ch)
+	}
+	c.mu.Unlock()
+	// Also when somebody else has just detached it, who may not have come this far.
+	c.shard(ch.hash).remove(ch)
+	if was == nowhere {
+		return
+	}
+	ch.Release()
+	if was == inMain {
+		c.frequency.forget(ch.hash)
+	}
+	c.metrics.evictions[byDrop].Inc()
+}
+
 // dropFlights keeps a segment's flights out of the cache. Those that nobody waits for end.
 func (s *shard) dropFlights(key segmentKey) {
 	s.mu.Lock()

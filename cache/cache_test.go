@@ -366,6 +366,48 @@ func TestDropSegment(t *testing.T) {
 	}
 }
 
+// A chunk whose bytes are damaged is forgotten alone, wherever it lives, and never at the cost of one that was loaded in
+// its place.
+func TestDrop(t *testing.T) {
+	c, st := open(t, 16), &store{}
+	for n := range 12 { // more than the window holds
+		mustRead(t, c, st.chunkOf(1, n))
+	}
+	c.frequency.settle()
+	for _, n := range []int{0, 11} {
+		held, ok := c.TryAcquire(st.chunkOf(1, n).Key)
+		if !ok {
+			t.Fatalf("chunk %d is gone", n)
+		}
+		before := c.SlabsInUse()
+		c.Drop(held)
+		c.Drop(held)
+		if c.Contains(held.Key()) || !c.Contains(st.chunkOf(1, 5).Key) {
+			t.Errorf("chunk %d is found, or another is not", n)
+		}
+		if err := intact(held); err != nil {
+			t.Errorf("a reader's chunk was taken away: %v", err)
+		}
+		loads := st.count()
+		mustRead(t, c, st.chunkOf(1, n))
+		c.Drop(held)
+		if st.count() != loads+1 || !c.Contains(held.Key()) {
+			t.Errorf("chunk %d: %d loads, and the new one must stay", n, st.count()-loads)
+		}
+		if n := c.SlabsInUse(); n != before+1 {
+			t.Errorf("%d slabs in use, %d before", n, before)
+		}
+		held.Release()
+		c.Drop(held) // dead
+		if n := c.SlabsInUse(); n != before {
+			t.Errorf("%d slabs in use, %d before", n, before)
+		}
+	}
+	if n := testutil.ToFloat64(c.metrics.evictions[byDrop]); n != 2 {
+		t.Errorf("%v chunks dropped", n)
+	}
+}
+
 func TestChunkOutlivesClose(t *testing.T) {
 	c, st := open(t, 8), &store{}
 	ch, _, err := c.Acquire(context.Background(), st.chunkOf(1, 0))

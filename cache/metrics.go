@@ -7,7 +7,7 @@ const (
 	byWindow    = iota // read-ahead that nobody read, fallen out of the window
 	byFrequency        // ristretto refused it or chose it as victim
 	byForce            // the window had nothing to give, so the coldest of ristretto's went
-	byDrop             // its segment is gone
+	byDrop             // its segment is gone, or its bytes are damaged
 	evictionReasons
 )
 
@@ -55,7 +55,7 @@ func newMetrics(reg prometheus.Registerer, c *Cache) (metrics, error) {
 		lookupsHelp = "Chunks asked for, by where they came from: mem (in memory), miss (this request loaded it), " +
 			"joined (another request was loading it)."
 		evictionsHelp = "Chunks that left the cache: window (read-ahead that nobody read), frequency (refused or replaced " +
-			"by the frequency policy), force (memory was needed at once), drop (segment deleted)."
+			"by the frequency policy), force (memory was needed at once), drop (segment deleted, or bytes damaged)."
 		prefetchHelp = "Chunks asked for ahead of a reader: started, present (in memory already), " +
 			"in_flight (being loaded already), refused (no slab to spare)."
 	)

@@ -56,12 +56,21 @@ type cursor struct {
 	decoder   *segment.Decoder // keeps what it took from memory until Close
 
 	crcBytes int64
+	proven   int64    // position of the batch whose checksum was checked last, while it holds
+	recent   []recent // chunks that the batch at pos may lie in
+
+	// Damage is believed at the second sight.
+	doubted   int64 // position of the batch that was to be read once more, -1 = none
+	undecided bool  // what came of it
 }
 
 // enter moves to position pos of a segment's log. Read-ahead that already reached it goes on.
 func (c *cursor) enter(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
 	c.unpin()
 	c.seg, c.snap, c.pos = seg, snap, pos
+	c.proven, c.doubted, c.undecided = -1, -1, false
+	clear(c.recent)
+	c.recent = c.recent[:0]
 	if c.seq.enter(seg, pos, until) {
 		return nil
 	}
@@ -101,6 +110,8 @@ func (c *cursor) close() {
 	c.seq.clear()
 	c.seg, c.snap = nil, nil
 	c.crcBytes = 0
+	clear(c.recent)
+	c.recent = c.recent[:0]
 }
 
 // load gives the chunk that holds log position pos. With holding it fails with cache.ErrNoSlab instead of waiting for
@@ -135,6 +146,7 @@ func (c *cursor) load(ctx context.Context, pos int64, holding bool) (pin, error)
 		got.release()
 		return pin{}, c.at(failure(Internal, nil, "chunk of %d bytes", len(got.bytes)), pos)
 	}
+	c.note(&got)
 	return got, nil
 }
 
@@ -191,6 +203,7 @@ func (c *cursor) headerInside() bool {
 // header reads the header of the batch at pos. Errors of the bytes are *segment.Error.
 func (c *cursor) header(ctx context.Context) (segment.Header, error) {
 	limit := c.seg.Size - c.pos
+	c.proven = -1
 	if err := c.hold(ctx, c.pos); err != nil {
 		return segment.Header{}, err
 	}
@@ -243,6 +256,15 @@ type body struct {
 // slice, joined in decode memory if need be; so does a batch that spreads over more than two chunks, or when there is
 // no memory to hold two.
 func (c *cursor) batch(ctx context.Context, h *segment.Header, whole bool) (body, error) {
+	c.proven = -1
+	b, err := c.gather(ctx, h, whole)
+	if err == nil {
+		c.proven = c.pos
+	}
+	return b, err
+}
+
+func (c *cursor) gather(ctx context.Context, h *segment.Header, whole bool) (body, error) {
 	end := c.pos + h.Size()
 	if c.assembled != nil && c.joined == c.pos && int64(len(c.assembled)) == h.Size() {
 		return body{first: c.assembled}, nil

@@ -68,6 +68,8 @@ type Error struct {
 	Bounds     Bounds       // for OutOfRange; else all 0
 	RetryAfter time.Duration
 	Err        error
+
+	doubt bool // of Damaged: seen in bytes that no checksum has confirmed
 }
 
 // Error gives the detail, then where it happened and why.

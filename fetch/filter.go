@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 
 	"coldtap/segment"
 )
@@ -110,6 +109,7 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 		return ended, nil
 	}
 	st.locating = false
+	c.accept()
 	if hide {
 		st.tally.skipped[reason]++
 		if reason != hiddenBefore {
@@ -259,15 +259,11 @@ func (st *Stream) step(h *segment.Header) {
 
 // plausible checks what no checksum covers: the offsets, against the segment's claim, the batch before, and the index.
 func (st *Stream) plausible(h *segment.Header) error {
-	seg, last := st.cur.seg, h.LastOffset()
-	if h.BaseOffset < seg.BaseOffset || last > seg.EndOffset {
-		return st.damaged(nil, "a batch of offsets %d to %d lies in a segment of %d to %d", h.BaseOffset, last, seg.BaseOffset, seg.EndOffset)
-	}
-	if h.BaseOffset <= st.last {
-		return st.damaged(nil, "a batch of offsets %d to %d follows offset %d", h.BaseOffset, last, st.last)
+	if e := st.cur.contradicts(h, st.last); e != nil {
+		return e
 	}
 	if st.locating && h.BaseOffset > st.target && (h.Magic >= 2 || h.Codec() == segment.None) {
-		return st.damaged(nil, "the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, last)
+		return st.cur.doubtful("the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, h.LastOffset())
 	}
 	return nil
 }
@@ -281,25 +277,24 @@ func (st *Stream) plausibleAfter(h *segment.Header) error {
 		return nil
 	}
 	if base, ok := st.cur.followedBy(st.cur.pos + h.Size()); ok && base <= last {
-		return st.damaged(nil, "a batch of offsets %d to %d is followed by offset %d", h.BaseOffset, last, base)
+		return st.cur.doubtful("a batch of offsets %d to %d is followed by offset %d", h.BaseOffset, last, base)
 	}
 	return nil
 }
 
 // repair decides what a fault of look means: nil when the stream goes on.
 func (st *Stream) repair(ctx context.Context, err error) error {
-	if bytes, ok := errors.AsType[*segment.Error](err); ok && kindOf(err) == 0 {
-		switch bytes.Kind {
-		case segment.TooLarge:
-			err = st.damaged(err, "a batch is too large, or reaches beyond the log")
-		default:
-			err = st.damaged(err, "damaged batch")
-		}
-	}
+	err = st.cur.fault(err, st.next)
 	if kindOf(err) == Damaged && st.locating {
 		if err = st.fallBack(); err == nil {
 			return nil
 		}
+	}
+	if st.cur.readAgain(err) {
+		// What the damaged header claimed may have moved the list of aborted transactions on.
+		st.aborted.rewind()
+		st.inside = false
+		return nil
 	}
 	return st.recover(ctx, err)
 }

@@ -23,6 +23,13 @@ const (
 	hiddenKinds
 )
 
+// What came of reading a damaged batch once more.
+const (
+	healed = iota
+	stillDamaged
+	refetchResults
+)
+
 // Results of a request: first those of streams that did not fail, then the kinds of Error.
 const (
 	resultStopped = 0 // the caller stopped first, or a look-up by time was answered
@@ -38,6 +45,7 @@ type metrics struct {
 	skipped   [hiddenKinds]prometheus.Counter
 	fallbacks prometheus.Counter
 	crcBytes  prometheus.Counter
+	refetches [refetchResults]prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -66,6 +74,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "coldtap_fetch_crc_checked_bytes_total",
 		Help: "Bytes of batches whose checksum was computed.",
 	})
+	refetches := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coldtap_fetch_damage_refetches_total",
+		Help: "Batches read once more from the store because the bytes at hand were damaged, by what came of it: healed, damaged (as stored).",
+	}, []string{"result"})
+	m.refetches[healed] = refetches.WithLabelValues("healed")
+	m.refetches[stillDamaged] = refetches.WithLabelValues("damaged")
 	for kind, name := range [readKinds]string{"open", "raw", "records", "offset"} {
 		for isolation, level := range [2]string{"read_committed", "read_uncommitted"} {
 			for result := range results {
@@ -88,7 +102,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.skipped[reason] = skipped.WithLabelValues(name)
 	}
 	if reg != nil {
-		reg.MustRegister(requests, served, skipped, m.records, m.fallbacks, m.crcBytes)
+		reg.MustRegister(requests, served, skipped, m.records, m.fallbacks, m.crcBytes, refetches)
 	}
 	return m
 }

@@ -20,10 +20,15 @@ type offloadOptions struct {
 }
 
 func runOffload(ctx context.Context, env environment, args []string) error {
+	if len(args) > 0 && args[0] == "rebuild" {
+		return runRebuild(ctx, env, args[1:])
+	}
 	flags := newFlags(env, "offload",
 		`Copies every eligible closed segment of a stopped broker's log directory into the tier: recorded as started,
 copied, verified, recorded as finished. Nothing is ever deleted from the log directory. Run again, it copies what is
-new; killed at any point and run again, it ends in the same state.`,
+new; killed at any point and run again, it ends in the same state.
+
+coldtap offload rebuild makes the metadata anew from what is in the store (see coldtap offload rebuild --help).`,
 		"coldtap offload --standalone --once --log-dir /var/lib/kafka --config coldtap.yaml")
 	var file configFlags
 	file.register(flags.set)

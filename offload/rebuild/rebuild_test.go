@@ -493,3 +493,31 @@ func TestIsNative(t *testing.T) {
 		t.Errorf("%q is taken", bad[i])
 	}
 }
+
+func TestAnOffloaderGoesOnFromARebuiltTier(t *testing.T) {
+	b := offloaded(t)
+	all := b.partition(t, "plain", 0).Segments(false)
+	last := all[len(all)-1]
+	if err := b.layout.Delete(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	db := database(t)
+	if err := Record(t.Context(), db, b.scan(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	logs := t.TempDir()
+	if err := sample.Extract(logs); err != nil {
+		t.Fatal(err)
+	}
+	report, err := offload.Once(t.Context(), offload.Config{LogDirs: []string{logs}, Catalog: db, Layout: b.layout})
+	if err != nil || report.Failed() {
+		t.Fatalf("offload: %v", err)
+	}
+	if n, _ := report.Copied(); n != 1 {
+		t.Errorf("%d segments copied, want the one that the bucket lacked", n)
+	}
+	p, _ := db.Snapshot().Partition(last.Partition)
+	if seg, ok := p.Find(last.EndOffset); !ok || p.TieredEnd() != last.EndOffset+1 || seg.ID == last.ID {
+		t.Errorf("tiered end %d, segment %+v", p.TieredEnd(), seg)
+	}
+}

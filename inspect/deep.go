@@ -1,0 +1,242 @@
+package inspect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"coldtap/layout"
+	"coldtap/layout/native"
+	"coldtap/rangeio"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// deep reads the objects of segments, some at a time.
+func (v *verification) deep(ctx context.Context, segments []*tier.Segment) error {
+	var all int64
+	for _, seg := range segments {
+		all += seg.Size
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	jobs := make(chan *tier.Segment)
+	var workers sync.WaitGroup
+	for range v.cfg.Workers {
+		workers.Go(func() {
+			for seg := range jobs {
+				c := &contentCheck{v: v, seg: seg}
+				c.read = func(n int64) {
+					mu.Lock()
+					defer mu.Unlock()
+					v.summary.BytesRead += n
+					if v.cfg.Progress != nil {
+						v.cfg.Progress(v.summary.BytesRead, all)
+					}
+				}
+				err := c.run(ctx)
+				if err == nil && len(c.findings) > 0 {
+					err = v.stillThere(ctx, c)
+				}
+				mu.Lock()
+				for _, f := range c.findings {
+					v.find(f)
+				}
+				mu.Unlock()
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, seg := range segments {
+		if ctx.Err() != nil {
+			break
+		}
+		jobs <- seg
+	}
+	close(jobs)
+	workers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return v.out.err
+}
+
+// stillThere drops the findings of a segment whose deletion began while it was read.
+func (v *verification) stillThere(ctx context.Context, c *contentCheck) error {
+	if err := v.cfg.Metadata.Refresh(ctx); err != nil {
+		return err
+	}
+	p, _ := v.cfg.Metadata.Snapshot().Partition(c.seg.Partition)
+	if !isFinished(p, c.seg.ID) {
+		c.findings = nil
+	}
+	return nil
+}
+
+// contentCheck reads one segment's objects whole.
+type contentCheck struct {
+	v        *verification
+	seg      *tier.Segment
+	read     func(n int64)
+	findings []Finding
+}
+
+func (c *contentCheck) find(problem Problem, key, format string, args ...any) {
+	c.findings = append(c.findings, findingOf(c.seg, problem, key, fmt.Sprintf(format, args...)))
+}
+
+// judge tells an error that is the object's own from one that ends the verification: a store that does not answer says
+// nothing about any object.
+func judge(err error) (problem Problem, fatal error) {
+	if isKind(err, rangeio.NotFound, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer) {
+		return UnreadableData, nil
+	}
+	if _, ok := errors.AsType[*layout.Error](err); ok {
+		return DamagedMeta, nil
+	}
+	return "", err
+}
+
+func (c *contentCheck) run(ctx context.Context) error {
+	key := c.v.layout.MetaKey(c.seg)
+	raw, _, _, err := c.v.cfg.Store.ReadObject(ctx, key, native.MaxMeta)
+	if err != nil {
+		problem, fatal := judge(err)
+		if fatal == nil {
+			c.find(problem, key, "%v", err)
+		}
+		return fatal
+	}
+	m, files, err := native.DecodeMeta(raw)
+	raw = nil
+	if err != nil {
+		c.find(DamagedMeta, key, "%v", err)
+		return c.log(ctx, "")
+	}
+	if why := differs(m, c.seg); why != "" {
+		c.find(DamagedMeta, key, "%s", why)
+	}
+	c.files(key, m, files)
+	return c.log(ctx, m.Log.SHA256)
+}
+
+// differs says where a manifest contradicts the metadata.
+func differs(m *native.Manifest, seg *tier.Segment) string {
+	switch {
+	case m.TopicID != seg.Partition.Topic || m.Partition != seg.Partition.Partition || m.SegmentID != seg.ID:
+		return fmt.Sprintf("it belongs to segment %v of partition %d of topic %v", m.SegmentID, m.Partition, m.TopicID)
+	case m.BaseOffset != seg.BaseOffset || m.EndOffset != seg.EndOffset:
+		return fmt.Sprintf("it covers offsets %d to %d, the metadata says %d to %d", m.BaseOffset, m.EndOffset, seg.BaseOffset, seg.EndOffset)
+	case m.Log.Size != seg.Size:
+		return fmt.Sprintf("it names a log of %d bytes, the metadata says %d", m.Log.Size, seg.Size)
+	case epochKey(m.LeaderEpochs) != epochKey(seg.Epochs):
+		return "its leader epochs are not those of the metadata"
+	}
+	return ""
+}
+
+func epochKey(epochs []segment.EpochStart) string {
+	return string(segment.AppendEpochCheckpoint(nil, epochs))
+}
+
+// files checks the small files: their checksums, which DecodeMeta has compared, and their content.
+func (c *contentCheck) files(key string, m *native.Manifest, files *segment.Files) {
+	for _, name := range files.IndexDamaged {
+		c.find(DamagedFile, key, "%s: its SHA-256 differs, or it is cut off", name)
+	}
+	if files.TxnDamaged {
+		c.find(DamagedFile, key, "txnindex or the list of aborted transactions is damaged")
+	}
+	check := func(name string, raw []byte, err error) {
+		if raw != nil && err != nil {
+			c.find(DamagedFile, key, "%s: %v", name, err)
+		}
+	}
+	_, err := segment.ParseOffsetIndex(files.OffsetIndex, m.BaseOffset, m.Log.Size)
+	check("index", files.OffsetIndex, err)
+	_, err = segment.ParseTimeIndex(files.TimeIndex, m.BaseOffset)
+	check("timeindex", files.TimeIndex, err)
+	_, err = segment.ParseTxnIndex(files.TxnIndex, m.BaseOffset)
+	check("txnindex", files.TxnIndex, err)
+	_, err = segment.ParseSnapshot(files.Snapshot)
+	check("snapshot", files.Snapshot, err)
+	_, err = segment.ParseEpochCheckpoint(files.LeaderEpochs)
+	check("leader-epoch-checkpoint", files.LeaderEpochs, err)
+}
+
+// maxBadBatches bounds the findings of one log.
+const maxBadBatches = 10
+
+// log streams the log once: its SHA-256, unless want is "", and every batch.
+func (c *contentCheck) log(ctx context.Context, want string) error {
+	key := c.v.layout.LogKey(c.seg)
+	object := &Object{ctx: ctx, store: c.v.cfg.Store, key: key, size: c.seg.Size}
+	sum := sha256.New()
+	r := newLogReader(io.TeeReader(object, sum), c.seg.Size, bufferSize)
+	err := c.batches(ctx, r, key)
+	if err == nil {
+		err = r.drain()
+	}
+	if err != nil {
+		problem, fatal := judge(err)
+		if fatal == nil {
+			c.find(problem, key, "%v", err)
+		}
+		return fatal
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); want != "" && got != want {
+		c.find(WrongChecksum, key, "SHA-256 %s, the manifest says %s", got, want)
+	}
+	return nil
+}
+
+// batches checks each batch's CRC and that offsets ascend within the segment. An error is the store's.
+func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) error {
+	bad := 0
+	next := c.seg.BaseOffset
+	told := int64(0)
+	defer func() { c.read(r.position - told) }()
+	for {
+		if r.position-told >= pieceSize {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.read(r.position - told)
+			told = r.position
+		}
+		e, err := r.next()
+		if err == io.EOF {
+			break
+		}
+		if damage, ok := errors.AsType[*segment.Error](err); ok {
+			c.find(DamagedLog, key, "%v", damage)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case !e.sound:
+			if bad++; bad <= maxBadBatches {
+				c.find(WrongCRC, key, "batch at byte %d, offsets %d to %d", e.position, e.BaseOffset, e.LastOffset())
+			}
+		case e.BaseOffset < next || e.LastOffset() > c.seg.EndOffset:
+			c.find(DamagedLog, key, "batch at byte %d has offsets %d to %d, where %d to %d are possible",
+				e.position, e.BaseOffset, e.LastOffset(), next, c.seg.EndOffset)
+			return nil
+		default:
+			next = e.LastOffset() + 1
+		}
+	}
+	if bad > maxBadBatches {
+		c.find(WrongCRC, key, "%d batches in all", bad)
+	}
+	return nil
+}

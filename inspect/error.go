@@ -1,0 +1,26 @@
+package inspect
+
+import "fmt"
+
+// Kind classifies an Error.
+type Kind uint8
+
+const (
+	Unknown Kind = iota + 1 // no such topic, partition, segment, file or object
+	Damaged                 // what was asked for is there but cannot be believed
+	Misused                 // the question makes no sense, such as an index of an unknown kind
+)
+
+// Error is the error of this package. It is never retriable; errors of the store come back as they are.
+type Error struct {
+	Kind Kind
+	Op   string // what was looked at
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+func fail(kind Kind, op, format string, args ...any) *Error {
+	return &Error{Kind: kind, Op: op, Err: fmt.Errorf(format, args...)}
+}

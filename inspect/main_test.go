@@ -1,0 +1,119 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"coldtap/catalog/sqlite"
+	"coldtap/internal/sample"
+	"coldtap/layout/native"
+	"coldtap/offload"
+	"coldtap/rangeio"
+	"coldtap/tier"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var sampleFiles = sync.OnceValues(sample.Files)
+
+func sampleFile(t testing.TB, name string) []byte {
+	t.Helper()
+	files, err := sampleFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, ok := files[name]
+	if !ok {
+		t.Fatalf("the sample has no %s", name)
+	}
+	return raw
+}
+
+// stand is a tier with the sample's partition plain-0 in it.
+type stand struct {
+	dir     string
+	backend rangeio.Backend
+	store   *rangeio.Client
+	layout  *native.Layout
+	db      *sqlite.DB
+	reader  *sqlite.Reader
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	logs := t.TempDir()
+	if err := sample.Extract(logs); err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{dir: t.TempDir()}
+	var err error
+	if s.backend, err = rangeio.OpenFile(s.dir, true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.backend.Close() })
+	s.store = rangeio.NewClient(s.backend, rangeio.Config{Attempts: 1})
+	s.layout = native.New(s.store, "")
+	path := filepath.Join(t.TempDir(), "coldtap.db")
+	if s.db, err = sqlite.OpenWriter(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.db.Close() })
+	report, err := offload.Once(t.Context(), offload.Config{LogDirs: []string{logs}, Include: []string{"plain"}, Catalog: s.db, Layout: s.layout})
+	if err != nil || report.Failed() {
+		t.Fatalf("offload: %v", err)
+	}
+	if s.reader, err = sqlite.OpenReader(t.Context(), path, sqlite.ReaderOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.reader.Close() })
+	return s
+}
+
+func (s *stand) segments(t *testing.T) []*tier.Segment {
+	t.Helper()
+	topic, ok := s.db.Snapshot().TopicByName("plain")
+	if !ok {
+		t.Fatal("no topic plain")
+	}
+	p, _ := s.db.Snapshot().Partition(tier.PartitionID{Topic: topic.ID})
+	return p.Segments(true)
+}
+
+func (s *stand) file(key string) string { return filepath.Join(s.dir, filepath.FromSlash(key)) }
+
+// lines runs show with JSON output and gives the values.
+func lines(t *testing.T, show func(*Output) error) (values []map[string]any, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	o := NewOutput(&out, true)
+	err = show(o)
+	if cerr := o.Close(); cerr != nil {
+		t.Fatal(cerr)
+	}
+	for line := range strings.Lines(out.String()) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		values = append(values, v)
+	}
+	return values, err
+}
+
+// table runs show with a table as its output.
+func table(t *testing.T, show func(*Output) error) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	o := NewOutput(&out, false)
+	err := show(o)
+	if cerr := o.Close(); cerr != nil {
+		t.Fatal(cerr)
+	}
+	return out.String(), err
+}
