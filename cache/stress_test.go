@@ -71,6 +71,9 @@ func TestStress(t *testing.T) {
 							t.Errorf("asked for %v, got %v", r.Key, ch.Key())
 						}
 						if kept != nil {
+							if rnd.IntN(50) == 0 {
+								c.Drop(kept)
+							}
 							if err := intact(kept); err != nil {
 								t.Error(err)
 							}

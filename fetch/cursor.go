@@ -54,6 +54,7 @@ type cursor struct {
 	assembled []byte           // a checked batch joined in decode memory, its capacity taken from memory
 	joined    int64            // the batch's position
 	decoder   *segment.Decoder // keeps what it took from memory until Close
+	usual     *segment.Decoder // is decoder, but for a batch that needs a tighter one
 
 	crcBytes int64
 	proven   int64    // position of the batch whose checksum was checked last, while it holds
@@ -129,7 +130,7 @@ func (c *cursor) load(ctx context.Context, pos int64, holding bool) (pin, error)
 	}
 	s := &c.seq.spans[0]
 	n := s.n + int(pos/s.chunk-s.first)
-	c.seq.pos, c.seq.demand = pos, n
+	c.seq.pos, c.seq.demand = c.pos, n // what the answer may still take counts from the batch, not from its other half
 	p := c.wait.begin(ctx)
 	chunk, outcome, err := c.session.Chunk(p, n, holding)
 	if holding && errors.Is(err, cache.ErrNoSlab) {
@@ -317,8 +318,8 @@ func (c *cursor) assemble(ctx context.Context, h *segment.Header, end int64) (bo
 	size := h.Size()
 	if share := c.memory.from.Size() / 2; size > share {
 		return body{}, c.at(failure(Damaged, nil,
-			"the batch at offset %d has %d bytes; a batch of several chunks may have %d (half of the decode memory)",
-			h.BaseOffset, size, share), c.pos)
+			"the batch at offset %d is too large to be read here: it has %d bytes over several chunks, and may have %d (half of limits.decode_memory, %d bytes)",
+			h.BaseOffset, size, share, c.memory.from.Size()), c.pos)
 	}
 	if int64(cap(c.assembled)) < size {
 		c.drop()
@@ -344,55 +345,6 @@ func (c *cursor) assemble(ctx context.Context, h *segment.Header, end int64) (bo
 	}
 	c.assembled, c.joined = b, c.pos
 	return body{first: b}, nil
-}
-
-// reserve takes decode memory, letting go of everything else first if that needs waiting.
-func (c *cursor) reserve(ctx context.Context, n int64) error {
-	if c.memory.Reserve(n) == nil {
-		return nil
-	}
-	if err := c.waitForMemory(ctx); err != nil {
-		return err
-	}
-	err := c.memory.Reserve(n)
-	c.memory.trim()
-	return err
-}
-
-// waitForMemory waits for the decode memory that was last refused, with nothing held: chunks, the assembled batch and
-// the decoder's buffer are let go.
-func (c *cursor) waitForMemory(ctx context.Context) error {
-	c.unpin()
-	c.decoder.Close()
-	if err := c.memory.wait(ctx, c.wait); err != nil {
-		return c.at(err, c.pos)
-	}
-	return nil
-}
-
-// open starts the decoder on the batch at pos, whose header is h. The batch's records are views of what the cursor
-// holds.
-func (c *cursor) open(ctx context.Context, h *segment.Header) error {
-	for {
-		b, err := c.batch(ctx, h, true)
-		if err != nil {
-			return err
-		}
-		err = c.decoder.Open(b.first)
-		c.memory.trim()
-		if !overBudget(err) {
-			return err
-		}
-		if err := c.waitForMemory(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// overBudget says that a decoder stopped for want of decode memory only.
-func overBudget(err error) bool {
-	e, ok := errors.AsType[*segment.Error](err)
-	return ok && e.Kind == segment.OverBudget
 }
 
 func (c *cursor) check(h *segment.Header, pieces ...[]byte) error {

@@ -45,14 +45,14 @@ func (c *cursor) fault(err error, next int64) error {
 	if !ok || kindOf(err) != 0 {
 		return err
 	}
+	if bytes.Kind == segment.TooLarge && c.proven == c.pos {
+		return c.tooLarge(err)
+	}
 	e := failure(Damaged, err, "damaged batch")
 	e.Segment, e.Position, e.NextOffset = c.seg.ID, c.pos, next
 	e.doubt = c.proven != c.pos
-	switch {
-	case bytes.Kind == segment.TooLarge && e.doubt:
+	if bytes.Kind == segment.TooLarge {
 		e.Detail = "damaged: a batch reaches beyond the log"
-	case bytes.Kind == segment.TooLarge:
-		e.Detail = "a batch is too large, or reaches beyond the log"
 	}
 	return e
 }

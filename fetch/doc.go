@@ -9,13 +9,19 @@
 //
 // Invariants:
 //
-//   - No byte of a batch is handed out, and no batch is passed over, before its checksum has been checked.
+//   - No byte of a batch is handed out, and no batch is passed over, before its checksum has been checked; that holds for
+//     byte ranges of a log as well.
+//   - Damage is believed at the second sight: a batch whose bytes fail leaves memory with its chunks and is read from the
+//     store once more. What is damaged there too is not kept either, so an object that was repaired is seen at once.
+//     Records that a right checksum covers are as they were written, and no reason to read again.
 //   - A stream ends with a reason (EndReason) or with an error; it is never just short. Where it says how to go on, that
 //     offset is beyond everything seen, so the same request is never invited twice.
 //   - OutOfRange is said only when certain: metadata is loaded, and above the tiered end it was refreshed first.
 //   - read_committed ends where proof ends (EndUndecided).
 //   - Waiting order, so that the two memory bounds can't deadlock: one may wait for a chunk while holding decode memory,
 //     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk.
+//   - Busy is said only of what others hold: a batch that the whole decode memory could not take, less what the caller of
+//     the stream needs itself, is an error at once.
 //
 // It knows nothing of HTTP, of the Kafka protocol, or of where bytes and metadata come from: chunk sources and index
 // loaders are given at wiring.

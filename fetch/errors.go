@@ -21,7 +21,7 @@ const (
 	SegmentUnknown // or a file that the segment does not have
 	BadRequest     // end before start, or a start that can't be resolved here
 	OutOfRange     // certain: below the tier's start, or above its end after a refresh
-	Damaged        // the log contradicts its checksums or itself; or its transaction index does
+	Damaged        // the log contradicts its checksums or itself, or its transaction index does; or a batch is too large to be read here
 	Missing        // bytes are not there although the metadata says so
 	Busy           // reader queue full, or a memory bound reached
 	NotReady       // metadata still loading, or a needed refresh failed

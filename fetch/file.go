@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"coldtap/cache"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -110,19 +109,22 @@ func (f *File) explain(ctx context.Context, err error) error {
 }
 
 // Range streams bytes [from, to) as runs, chunk by chunk and without a copy; what lies outside the file is cut off. The
-// caller must Close the stream. The bytes are as stored: no checksum is looked at.
+// caller must Close the stream. The bytes are as stored. Of the log no byte of a batch is handed out before the batch's
+// checksum has been checked, whatever part of it is asked for, so a batch at the range's edge is read whole; what
+// follows the last batch has no checksum. The batches that lead from the index's entry to the range are checked too.
 func (f *File) Range(from, to int64) *FileStream {
 	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
-	fs.cur.svc, fs.cur.wait = f.svc, &fs.wait
+	fs.cur.svc, fs.cur.wait, fs.cur.memory.from = f.svc, &fs.wait, f.svc.cfg.Decode
 	return fs
 }
 
 // FileStream yields a range of a file. Not for concurrent use.
 type FileStream struct {
 	file *File
-	cur  cursor
+	cur  cursor // in the log
+	walk logRange
 	wait waiter
-	pos  int64
+	pos  int64 // of the next byte to hand out
 	to   int64
 	err  error
 }
@@ -136,38 +138,21 @@ func (fs *FileStream) Next(ctx context.Context, run *Run) error {
 	if fs.pos >= fs.to {
 		return io.EOF
 	}
-	end := fs.to
 	if fs.file.raw != nil {
-		run.bytes = fs.file.raw[fs.pos:end:end]
-	} else {
-		if err := fs.hold(ctx); err != nil {
-			fs.err = fs.file.explain(ctx, err)
-			fs.Close()
-			return fs.err
-		}
-		end = min(end, fs.cur.cur.to)
-		run.set(&fs.cur.cur, fs.pos, end)
+		run.bytes = fs.file.raw[fs.pos:fs.to:fs.to]
+		fs.pos = fs.to
+	} else if err := fs.nextLog(ctx, run); err != nil {
+		fs.err = fs.file.explain(ctx, err)
+		fs.Close()
+		return fs.err
 	}
-	fs.file.svc.metrics.fileBytes.Add(float64(end - fs.pos))
-	fs.pos = end
+	fs.file.svc.metrics.fileBytes.Add(float64(len(run.bytes)))
 	return nil
-}
-
-// hold makes the cursor hold the chunk of pos.
-func (fs *FileStream) hold(ctx context.Context) error {
-	c := &fs.cur
-	if c.seg == nil {
-		c.seq.partition, c.seq.urgency, c.seq.logs = fs.file.seg.Partition, cache.Interactive, fs.file.svc.cfg.Logs
-		if err := c.enter(fs.file.seg, nil, fs.pos, fs.to); err != nil {
-			return err
-		}
-	}
-	c.seq.budget = fs.to - fs.pos
-	return c.hold(ctx, fs.pos)
 }
 
 // Close gives everything back; runs that were handed out stay valid until their own Release.
 func (fs *FileStream) Close() {
+	fs.file.svc.metrics.crcBytes.Add(float64(fs.cur.crcBytes))
 	fs.cur.close()
 	fs.pos = fs.to
 }

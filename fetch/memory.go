@@ -12,6 +12,10 @@ import (
 // while a stream of theirs waits for more, so a long wait would only be a slow refusal.
 const memoryPatience = 2 * time.Second
 
+// callersShare is what a stream leaves of the decode memory: its caller may hold up to 64 KiB of it while it waits for the
+// stream (the buffer of an ndjson answer), and a stream that wants all of the rest would wait for its own caller.
+const callersShare = 128 << 10
+
 var errDecodeMemory = errors.New("decode memory is in use")
 
 // grant is what one stream holds of the decode memory, for batches that had to be assembled and for their decoder. It
@@ -24,10 +28,19 @@ type grant struct {
 	keeping bool  // held was waited for: keep what is released until trim
 }
 
+// most is what one stream may come to hold. More is not worth waiting for: it never comes.
+func (g *grant) most() int64 {
+	size := g.from.Size()
+	return size - min(callersShare, size/8)
+}
+
+// hopeless says that what Reserve last refused can't be had, however long one waits.
+func (g *grant) hopeless() bool { return g.want > g.most() }
+
 // Reserve takes n bytes if that needs no waiting.
 func (g *grant) Reserve(n int64) error {
 	if more := g.used + n - g.held; more > 0 {
-		if !g.from.TryAcquire(more) {
+		if g.used+n > g.most() || !g.from.TryAcquire(more) {
 			g.want = g.used + n
 			return errDecodeMemory
 		}
@@ -36,6 +49,9 @@ func (g *grant) Reserve(n int64) error {
 	g.used += n
 	return nil
 }
+
+// lastStep is how many bytes Reserve could still have given when it last refused, before anything was released.
+func (g *grant) lastStep() int64 { return g.most() - g.used }
 
 // Release gives n bytes back.
 func (g *grant) Release(n int64) {
@@ -60,7 +76,7 @@ func (g *grant) move(n int64) {
 	g.held -= n
 }
 
-// wait reserves what Reserve last refused. Nothing may be held: neither a chunk nor decode memory, else two streams
+// wait reserves what Reserve last refused, which must not be hopeless. Nothing may be held: neither a chunk nor decode memory, else two streams
 // could wait for each other.
 func (g *grant) wait(ctx context.Context, w *waiter) error {
 	p := w.begin(ctx)
@@ -69,9 +85,6 @@ func (g *grant) wait(ctx context.Context, w *waiter) error {
 	err := g.from.Acquire(short, g.want)
 	if err != nil && ctx.Err() == nil {
 		w.end(p, nil, nil)
-		if g.want > g.from.Size() {
-			return failure(Damaged, nil, "a batch needs %d bytes of decode memory, the bound is %d", g.want, g.from.Size())
-		}
 		return failure(Busy, err, "decode memory is in use")
 	}
 	if err := w.end(p, nil, err); err != nil {

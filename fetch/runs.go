@@ -12,9 +12,12 @@ import (
 // batches, checksums checked. A batch that straddles two chunks comes as two runs, and the first bytes of the next
 // batches with the second. The zero value is empty.
 type Run struct {
-	bytes  []byte
-	chunk  *cache.Chunk
-	budget *budget.Budget // that the bytes are reserved in, when no chunk holds them
+	bytes []byte
+	chunk *cache.Chunk
+
+	// When no chunk holds the bytes, they are part of reserved bytes of budget.
+	budget   *budget.Budget
+	reserved int64
 }
 
 // Bytes are read-only and valid until Release.
@@ -27,7 +30,7 @@ func (r *Run) Release() {
 		r.chunk.Release()
 	}
 	if r.budget != nil {
-		r.budget.Release(int64(cap(r.bytes)))
+		r.budget.Release(r.reserved)
 	}
 	*r = Run{}
 }
@@ -70,8 +73,8 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 	switch {
 	case !st.body.chunk:
 		// The run takes over the memory.
-		run.bytes, run.budget = c.assembled, c.memory.from
-		c.memory.move(int64(cap(c.assembled)))
+		run.bytes, run.budget, run.reserved = c.assembled, c.memory.from, int64(cap(c.assembled))
+		c.memory.move(run.reserved)
 		c.assembled = nil
 		st.handedOut()
 		return nil

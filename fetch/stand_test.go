@@ -46,6 +46,7 @@ type storedLog struct {
 	id    segment.UUID
 	log   []byte
 	files segment.Files
+	spoil func(off int64, chunk []byte) // changes what a load gives; nil = nothing. Called under stand.mu
 }
 
 func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ cache.Urgency) (cache.Loaded, error) {
@@ -61,6 +62,11 @@ func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ cach
 		}
 	}
 	copy(dst, l.log[off:])
+	if l.spoil != nil {
+		s.mu.Lock()
+		l.spoil(off, dst)
+		s.mu.Unlock()
+	}
 	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 

@@ -79,7 +79,8 @@ type state struct {
 func newStream(s *Service) *Stream {
 	st := &Stream{svc: s}
 	st.cur.memory.from = s.cfg.Decode
-	st.cur.decoder = segment.NewDecoder(s.cfg.Decode.Size()/2, &st.cur.memory)
+	st.cur.usual = segment.NewDecoder(s.cfg.Decode.Size()/2, &st.cur.memory)
+	st.cur.decoder = st.cur.usual
 	return st
 }
 
@@ -213,7 +214,7 @@ func (st *Stream) undecided(base int64) {
 // unpin lets go of memory that nobody needs any more.
 func (st *Stream) unpin() {
 	st.cur.unpin()
-	st.cur.decoder.Close()
+	st.cur.closeDecoder()
 	st.cur.memory.trim()
 }
 
@@ -303,6 +304,10 @@ func (st *Stream) Bounds() Bounds { return st.shown }
 
 // Stats are complete when the stream has ended, and valid until Close.
 func (st *Stream) Stats() *Stats { return &st.wait.stats }
+
+// DecodeHeld is how many bytes of Config.Decode the stream holds now, runs that were handed out left out. A caller that
+// needs more of that memory than is left beside them waits in vain.
+func (st *Stream) DecodeHeld() int64 { return st.cur.memory.held }
 
 // Topic gives the topic's name and id.
 func (st *Stream) Topic() (name string, id segment.UUID) { return st.topic.Name, st.topic.ID }
