@@ -60,14 +60,16 @@ func (x *exchange) newAnswer() *answer {
 }
 
 // reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. A client that has
-// stalled over such memory is cut when there is none.
-func (x *exchange) reserve(n int64) error {
+// stalled over such memory is cut when there is none. held is what the request holds of the budget already: what does
+// not fit beside that never will, and is no reason to wait or to come back.
+func (x *exchange) reserve(n, held int64) error {
 	budget := x.srv.decode
 	if budget.TryAcquire(n) {
 		return nil
 	}
-	if n > budget.Size() {
-		return newProblem(codeDamaged, "a record takes %d bytes as JSON, above limits.decode_memory (%d); read it as %s", n, budget.Size(), formats[formatBatches].mediaType)
+	if n+held > budget.Size() {
+		return newProblem(codeDamaged, "a record takes %d bytes as JSON beside %d for its batch, above limits.decode_memory (%d); read it as %s",
+			n, held, budget.Size(), formats[formatBatches].mediaType)
 	}
 	x.srv.clients.cutLongest(decodeMemory)
 	ctx, cancel := context.WithTimeout(x.ctx, x.patience())
@@ -108,7 +110,11 @@ func (a *answer) last(n int) (b *block, ok bool, err error) {
 	}
 	size = max(size, n)
 	if len(a.blocks) == 0 {
-		if err := a.x.reserve(int64(size)); err != nil {
+		held := a.holds
+		if a.st != nil {
+			held += a.st.DecodeHeld()
+		}
+		if err := a.x.reserve(int64(size), held); err != nil {
 			return nil, false, err
 		}
 	} else if !a.x.srv.decode.TryAcquire(int64(size)) {

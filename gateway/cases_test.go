@@ -137,8 +137,8 @@ func bomb(size int) []byte {
 	return b
 }
 
-// TestG8Bombs: what expands beyond the decode memory is an error of that batch, however many ask at once; raw readers
-// get it as it is stored.
+// TestG8Bombs: what expands beyond the decode memory is an error of that batch, or "come back" while others use that
+// memory, however many ask at once; raw readers get it as it is stored.
 func TestG8Bombs(t *testing.T) {
 	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	small, large := bomb(1<<20), bomb(48<<20)
@@ -152,12 +152,19 @@ func TestG8Bombs(t *testing.T) {
 		all.Go(func() {
 			accept := []string{"application/json", "application/x-ndjson", eventType, binaryV2}[i%4]
 			got := r.get(t, "/topics/large/partitions/0/records?offset=0", "Accept", accept)
-			if got.StatusCode != 500 || !strings.HasPrefix(got.body, `{"error_code":50002,`) {
+			busy := got.StatusCode == 503 && strings.HasPrefix(got.body, `{"error_code":50301,`) && got.Header.Get("Retry-After") != ""
+			if !busy && (got.StatusCode != 500 || !strings.HasPrefix(got.body, `{"error_code":50002,`)) {
 				t.Errorf("%s: %d %.300s", accept, got.StatusCode, got.body)
 			}
 		})
 	}
 	all.Wait()
+	for _, accept := range []string{"application/json", "application/x-ndjson", eventType, binaryV2} {
+		got := r.get(t, "/topics/large/partitions/0/records?offset=0", "Accept", accept)
+		if got.StatusCode != 500 || !strings.HasPrefix(got.body, `{"error_code":50002,`) {
+			t.Errorf("alone, %s: %d %.300s", accept, got.StatusCode, got.body)
+		}
+	}
 	if got := r.get(t, "/topics/large/partitions/0/offsets?timestamp=1000"); got.StatusCode != 500 || !strings.Contains(got.body, "50002") {
 		t.Errorf("by time: %d %s", got.StatusCode, got.body)
 	}
@@ -202,5 +209,17 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 				t.Errorf("the next: %d %s", got.StatusCode, got.body)
 			}
 		})
+	}
+}
+
+// A batch that fits decoded, but not together with its JSON, is told so at once and never invited to come back.
+func TestBatchWhoseJSONCannotFitIsNotBusy(t *testing.T) {
+	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
+	r.addLog(t, "zeros", 0, bomb(1250<<10)) // as JSON six times as long: 7.3 MiB
+	for _, accept := range []string{"application/json", "application/x-ndjson", eventType} {
+		got := r.get(t, "/topics/zeros/partitions/0/records?offset=0", "Accept", accept)
+		if got.StatusCode != 500 || !strings.Contains(got.body, "50002") || !strings.Contains(got.body, "limits.decode_memory") {
+			t.Errorf("%s: %d %.300s", accept, got.StatusCode, got.body)
+		}
 	}
 }

@@ -148,6 +148,7 @@ func (s *fakeStream) NextRecord(ctx context.Context, rec *segment.Record) error 
 }
 
 func (s *fakeStream) Buffered() bool    { return s.buffered }
+func (s *fakeStream) DecodeHeld() int64 { return 0 }
 func (s *fakeStream) NextOffset() int64 { return s.reached }
 func (s *fakeStream) End() (fetch.EndReason, int64) {
 	if s.end != fetch.EndUndecided {

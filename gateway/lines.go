@@ -41,7 +41,7 @@ func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding, events 
 	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
 	name, _ := st.Topic()
 	l.encoder.Reset(name, x.req.Partition, encoding)
-	if err := x.reserve(lineBuffer); err != nil {
+	if err := x.reserve(lineBuffer, 0); err != nil {
 		return err
 	}
 	x.holds.Store(uint32(chunkMemory | decodeMemory))
@@ -103,7 +103,7 @@ func (l *lines) room(n int) error {
 		return nil
 	}
 	size := len(l.buf) + n
-	if err := l.x.reserve(int64(size)); err != nil {
+	if err := l.x.reserve(int64(size), l.reserved+l.st.DecodeHeld()); err != nil {
 		return err
 	}
 	bigger := append(make([]byte, 0, size), l.buf...)

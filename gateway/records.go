@@ -182,7 +182,7 @@ func (x *exchange) buildJSON(ctx *fasthttp.RequestCtx, a *answer, st stream, enc
 	uri := ctx.URI()
 	path, queryString := uri.PathOriginal(), uri.QueryString()
 	headRoom := int64(1024 + 6*(len(path)+len(queryString)))
-	if err := x.reserve(headRoom); err != nil {
+	if err := x.reserve(headRoom, 0); err != nil {
 		return progress{}, err
 	}
 	a.holds += headRoom

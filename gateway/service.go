@@ -44,6 +44,7 @@ type stream interface {
 	pieces
 	NextRecord(ctx context.Context, rec *segment.Record) error
 	Buffered() bool
+	DecodeHeld() int64
 	NextOffset() int64
 	End() (reason fetch.EndReason, decided int64)
 	Bounds() fetch.Bounds
