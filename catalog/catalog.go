@@ -37,7 +37,7 @@ type Writer interface {
 	FinishCopy(ctx context.Context, partition tier.PartitionID, id segment.UUID) error
 	StartDelete(ctx context.Context, partition tier.PartitionID, id segment.UUID) error
 	FinishDelete(ctx context.Context, partition tier.PartitionID, id segment.UUID) error
-	// RecordHole declares that [From, To) will never be in the tier.
+	// RecordHole gives [From, To) up: readers pass over it, except where a segment holds it after all.
 	RecordHole(ctx context.Context, partition tier.PartitionID, hole tier.Hole) error
 	// Snapshot shows what is recorded, unfinished copies included (Partition.Segments(true)).
 	Snapshot() *tier.Snapshot

@@ -3,6 +3,7 @@ package fetch
 import (
 	"bytes"
 	"io"
+	"reflect"
 	"testing"
 
 	"coldtap/segment"
@@ -104,7 +105,7 @@ func TestListings(t *testing.T) {
 	}
 	p, err := s.Partition("", testTopic, 0)
 	wanted := PartitionInfo{Start: 0, LocalStart: -1, TieredEnd: 300, LastStable: -1, TieredBytes: 300_000, Segments: 3}
-	if err != nil || p != wanted || info.Partitions[0] != wanted {
+	if err != nil || !reflect.DeepEqual(p, wanted) || !reflect.DeepEqual(info.Partitions[0], wanted) {
 		t.Errorf("partition %+v %v", p, err)
 	}
 	s.drop(segs[0])

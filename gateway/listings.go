@@ -6,6 +6,7 @@ import (
 	"coldtap/fetch"
 	"coldtap/internal/jsonenc"
 	"coldtap/segment"
+	"coldtap/tier"
 
 	"github.com/valyala/fasthttp"
 )
@@ -88,14 +89,37 @@ func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
 			dst = appendOffset(append(dst, `,"local_log_start_offset":`...), p.LocalStart)
 			dst = appendOffset(append(dst, `,"tiered_end_offset":`...), p.TieredEnd)
 			dst = strconv.AppendInt(append(dst, `,"tiered_bytes":`...), p.TieredBytes, 10)
-			dst = strconv.AppendInt(append(dst, `,"segments":`...), int64(p.Segments), 10)
-			return append(dst, '}')
+			return strconv.AppendInt(append(dst, `,"segments":`...), int64(p.Segments), 10)
 		})
+		if err == nil && len(p.Holes) > 0 {
+			err = a.appendHoles(p.Holes)
+		}
+		if err == nil {
+			err = a.append(1, func(dst []byte) []byte { return append(dst, '}') })
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return x.sendListing(ctx, a, "]}\n")
+}
+
+// appendHoles shows what the offloader gave up; a partition without holes has no such field.
+func (a *answer) appendHoles(holes []tier.Hole) error {
+	opening := `,"holes":[`
+	for _, h := range holes {
+		err := a.append(6*len(h.Reason)+fixed, func(dst []byte) []byte {
+			dst = strconv.AppendInt(append(append(dst, opening...), `{"from_offset":`...), h.From, 10)
+			dst = strconv.AppendInt(append(dst, `,"to_offset":`...), h.To, 10)
+			dst = jsonenc.AppendString(append(dst, `,"reason":`...), h.Reason)
+			return append(dst, '}')
+		})
+		if err != nil {
+			return err
+		}
+		opening = ","
+	}
+	return a.append(1, func(dst []byte) []byte { return append(dst, ']') })
 }
 
 func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {

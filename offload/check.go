@@ -42,19 +42,20 @@ type checker struct {
 	t       *transactions
 	indexes *indexes
 	txns    *txnIndex
-	aborted []segment.AbortedTxn // with data here, ended here
-	gap     string               // the first place where offsets are missing
-	cleaned bool
+	// producers is nil where the broker's own snapshot tells them.
+	producers producers
+	aborted   []segment.AbortedTxn // with data here, ended here
+	gap       string               // the first place where offsets are missing
+	cleaned   bool
 	// earlier are the batches' own epochs below the first one of the lineage.
 	earlier []segment.EpochStart
 }
 
 var errNoEpoch = &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
 
-// check reads the whole of segment i, which has to be closed. t is the state at its base and becomes the one at its end;
+// check reads the whole of a segment, which has to be closed or sealed. t is the state at its base and becomes the one at its end;
 // after an error it is worth nothing. The caller closes the result.
-func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcomes) (c *checked, err error) {
-	s := &p.segments[i]
+func (p *partition) check(ctx context.Context, s *localSegment, t *transactions, o *outcomes) (c *checked, err error) {
 	if s.size > math.MaxInt32 {
 		return nil, damaged(s.logName(), "%d bytes: a log has at most 2 GiB", s.size)
 	}
@@ -65,9 +66,16 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	if p.epochsFrom < 0 {
 		return nil, errNoEpoch
 	}
-	snapshot, states, err := p.readSnapshot(s.next)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
-		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
+	var known producers
+	var snapshot []byte
+	var states []segment.ProducerState
+	if s.sealed {
+		known, err = p.producersAt(s.base)
+	} else {
+		snapshot, states, err = p.readSnapshot(s.next)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
+			return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +93,7 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	timeFile, timeErr := p.readIndex(s, ".timeindex")
 	txnFile, txnErr := p.readIndex(s, ".txnindex")
 	ck := &checker{
-		p: p, s: s, t: t,
+		p: p, s: s, t: t, producers: known,
 		indexes: newIndexes(s.base, s.size, offsetFile, offsetErr, timeFile, timeErr),
 		txns:    newTxnIndex(s.base, s.next, txnFile, txnErr),
 	}
@@ -110,6 +118,10 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	epochs := extendDown(ck.earlier, segmentEpochs(p.lineage, s.base, s.next))
 	if len(epochs) == 0 {
 		return nil, errNoEpoch
+	}
+	if s.sealed {
+		states = known.states()
+		snapshot = segment.AppendSnapshot(nil, states)
 	}
 	if err := t.agree(states); err != nil {
 		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
@@ -138,8 +150,15 @@ func (p *partition) check(ctx context.Context, i int, t *transactions, o *outcom
 	return c, nil
 }
 
+// errNotClosed is why a sealed segment's index files are not used: a broker writes their last entries when it closes
+// the segment, and they may go on behind the cut.
+var errNotClosed = errors.New("the segment is not closed")
+
 // readIndex reads an index file; nil without an error is a missing .txnindex, which is how no aborts look.
 func (p *partition) readIndex(s *localSegment, suffix string) ([]byte, error) {
+	if s.sealed {
+		return nil, errNotClosed
+	}
 	raw, err := readSmall(p.root, segment.FileName(s.base, suffix), indexLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		if suffix == ".txnindex" {
@@ -171,6 +190,11 @@ func (k *checker) batch(b *batch, last int64) error {
 	e, err := k.t.apply(b)
 	if err != nil {
 		return damaged(k.s.logName(), "%v", err)
+	}
+	if k.producers != nil {
+		if err := k.producers.apply(b); err != nil {
+			return damaged(k.s.logName(), "byte %d: %v", b.pos, err)
+		}
 	}
 	if e != nil && e.aborted {
 		k.txns.abort(e)
@@ -257,5 +281,12 @@ func (c *checked) chooseIndexes(k *checker, offsetFile, timeFile, txnFile []byte
 	} else {
 		c.files.TxnIndex = segment.AppendTxnIndex([]byte{}, k.txns.met...)
 		c.rebuilt = append(c.rebuilt, rebuiltFile{".txnindex", k.txns.fault})
+	}
+	if c.sealed {
+		// Nothing is wrong with the broker's files, and where nothing was aborted it would write no .txnindex.
+		c.rebuilt = nil
+		if len(k.txns.met) == 0 {
+			c.files.TxnIndex = nil
+		}
 	}
 }

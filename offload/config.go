@@ -32,8 +32,12 @@ type Config struct {
 	// one of Include matches and none of Exclude. Kafka's internal topics never are.
 	Include, Exclude []string
 	// SkipDamaged goes on behind a damaged segment, or behind offsets that the broker has deleted already, and
-	// records the hole in the catalog, for ever. The run counts as failed all the same.
+	// records the hole in the catalog. The run counts as failed all the same. Any later run that finds a sound segment
+	// for a hole copies it.
 	SkipDamaged bool
+	// SealActive also copies the active segment, up to the high watermark and the last stable offset, for a cluster
+	// that is being retired. Should the log grow all the same, a later run copies the segment again from its base.
+	SealActive bool
 	// Rate bounds the upload in bytes per second; 0 = unlimited.
 	Rate int64
 

@@ -21,57 +21,82 @@ type copier struct {
 	recorded   bool // the catalog knows topic and partition
 }
 
-// copy copies the candidates of a partition up to the first that cannot be.
+// copy copies what the plan found, up to the first segment that cannot be.
 func (r *run) copy(ctx context.Context, p *partition) {
 	c := &copier{run: r, p: p, outcomes: outcomes{p: p}}
-	if err := c.cleanUp(ctx); err != nil {
-		c.stop(ctx, p.candidates, err)
-		return
+	if left, err := c.all(ctx); err != nil {
+		c.stop(ctx, left, err)
 	}
-	if len(p.candidates) == 0 {
-		return
-	}
-	if err := p.reopen(); err != nil {
-		c.stop(ctx, p.candidates, err)
-		return
-	}
-	defer p.close()
-	if err := c.bridge(ctx); err != nil {
-		c.stop(ctx, p.candidates, err)
-		return
-	}
-	var open *transactions
-	for n, i := range p.candidates {
-		var err error
-		if open, err = c.one(ctx, i, open); err == nil {
-			continue
-		}
-		if f := r.faultOf(ctx, err); f.reason == Damaged && r.cfg.SkipDamaged {
-			err = c.hole(ctx, &p.segments[i], f)
-		}
-		if err != nil {
-			c.stop(ctx, p.candidates[n:], err)
-			break
-		}
-		open = nil
-		c.outcomes = outcomes{p: p}
-	}
-	if known, ok := r.cfg.Catalog.Snapshot().Partition(p.id); ok {
-		p.report.TieredEnd = known.TieredEnd()
-	}
+	r.look(p)
 }
 
-// one checks and copies segment i. open is the state of transactions at its base, nil when it is to be found out, and
+// all copies what fills holes and then what goes on behind the tier's end. left is what an error leaves uncopied.
+func (c *copier) all(ctx context.Context) (left []*localSegment, err error) {
+	left = slices.Concat(c.p.holed, c.p.candidates)
+	if err := c.cleanUp(ctx); err != nil || len(left) == 0 {
+		return left, err
+	}
+	if err := c.p.reopen(); err != nil {
+		return left, err
+	}
+	defer c.p.close()
+	for n, s := range c.p.holed {
+		if err := c.heal(ctx, s); err != nil {
+			return left[n:], err
+		}
+	}
+	left = c.p.candidates
+	if len(left) == 0 {
+		return nil, nil
+	}
+	if err := c.bridge(ctx); err != nil {
+		return left, err
+	}
+	var open *transactions
+	for n, s := range left {
+		var err error
+		if open, err = c.one(ctx, s, open); err == nil {
+			continue
+		}
+		if f := c.faultOf(ctx, err); f.reason == Damaged && c.cfg.SkipDamaged {
+			err = c.hole(ctx, s, f)
+		}
+		if err != nil {
+			return left[n:], err
+		}
+		open = nil
+		c.outcomes = outcomes{p: c.p}
+	}
+	return nil, nil
+}
+
+// heal copies a segment that a hole hides, if it is sound by now: somebody has put the good file back. As long as it is
+// not, nothing is new, and nothing fails.
+func (c *copier) heal(ctx context.Context, s *localSegment) error {
+	_, err := c.one(ctx, s, nil)
+	c.outcomes = outcomes{p: c.p}
+	if err == nil {
+		return nil
+	}
+	switch f := c.faultOf(ctx, err); f.reason {
+	case Damaged, Unreadable, NoLeaderEpoch:
+		c.leave(c.p, s.leftover(KnownHole, f.Error()))
+		c.shrink(s.size)
+		return nil
+	}
+	return err
+}
+
+// one checks and copies a segment. open is the state of transactions at its base, nil when it is to be found out, and
 // the result the one at its end.
-func (c *copier) one(ctx context.Context, i int, open *transactions) (*transactions, error) {
-	s := &c.p.segments[i]
+func (c *copier) one(ctx context.Context, s *localSegment, open *transactions) (*transactions, error) {
 	if open == nil {
 		var err error
 		if open, _, err = c.p.stateAt(ctx, s.base); err != nil {
 			return nil, fmt.Errorf("the transactions that are open at offset %d cannot be told: %w", s.base, err)
 		}
 	}
-	checked, err := c.p.check(ctx, i, open, &c.outcomes)
+	checked, err := c.p.check(ctx, s, open, &c.outcomes)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +229,7 @@ func (c *copier) cleanUp(ctx context.Context) error {
 		case seg.State == tier.DeleteStarted:
 		case seg.State != tier.CopyStarted || seg.BrokerID != c.report.BrokerID:
 			continue
-		case c.isCandidate(seg):
+		case c.isWanted(seg):
 			c.unfinished = append(c.unfinished, seg)
 			continue
 		}
@@ -215,11 +240,9 @@ func (c *copier) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-func (c *copier) isCandidate(seg *tier.Segment) bool {
-	return slices.ContainsFunc(c.p.candidates, func(i int) bool {
-		s := &c.p.segments[i]
-		return s.base == seg.BaseOffset && s.end() == seg.EndOffset
-	})
+func (c *copier) isWanted(seg *tier.Segment) bool {
+	same := func(s *localSegment) bool { return s.base == seg.BaseOffset && s.end() == seg.EndOffset }
+	return slices.ContainsFunc(c.p.candidates, same) || slices.ContainsFunc(c.p.holed, same)
 }
 
 // discard takes an unfinished copy through DELETE_STARTED and DELETE_FINISHED. Either may have been reached before.
@@ -243,7 +266,7 @@ func (c *copier) discard(ctx context.Context, seg *tier.Segment) error {
 // bridge deals with offsets between the tier's end and the first local segment: the broker has deleted them before
 // they were copied.
 func (c *copier) bridge(ctx context.Context) error {
-	first := c.p.segments[c.p.candidates[0]].base
+	first := c.p.candidates[0].base
 	if !c.p.known || first <= c.p.tiered {
 		return nil
 	}
@@ -278,10 +301,9 @@ func (c *copier) recordHole(ctx context.Context, h tier.Hole) error {
 	return nil
 }
 
-// stop reports why the partition ends at the first of the candidates that are left.
-func (c *copier) stop(ctx context.Context, left []int, err error) {
-	for n, i := range left {
-		s := &c.p.segments[i]
+// stop reports why the partition ends at the first of the segments that are left.
+func (c *copier) stop(ctx context.Context, left []*localSegment, err error) {
+	for n, s := range left {
 		c.shrink(s.size)
 		if n > 0 || err == errGap {
 			c.leave(c.p, s.leftover(Behind, ""))
@@ -294,7 +316,7 @@ func (c *copier) stop(ctx context.Context, left []int, err error) {
 		}
 		c.leave(c.p, s.leftover(f.reason, f.err.Error()))
 	}
-	// Without candidates it was a clean-up that failed, which is nothing of a local segment's.
+	// Without such segments it was a clean-up that failed, which is nothing of a local segment's.
 	if len(left) == 0 && err != errGap {
 		f := c.faultOf(ctx, err)
 		c.stopped(c.p, f.reason)

@@ -18,6 +18,9 @@ type localSegment struct {
 	next   int64 // the next segment's base; -1 for the active segment
 	size   int64 // of the log
 	hasLog bool  // false when only index files are left
+	// file is the size of the log's file: more than size where the active segment is cut to be sealed.
+	file   int64
+	sealed bool // it is the active segment, which is copied as if it were closed
 }
 
 func (s *localSegment) end() int64 { return s.next - 1 }
@@ -42,14 +45,17 @@ type partition struct {
 	// compacted says that the cleaner has been over this log, so that missing offsets are no surprise.
 	compacted bool
 
-	// What the catalog said: whether it knows the partition, where the tier ends (behind recorded holes), and those.
+	// What the catalog said: whether it knows the partition, where the tier ends (behind holes), and the holes.
 	known  bool
 	tiered int64
 	holes  []tier.Hole
 
-	// The plan: what is to be copied, and from which offset on the tier lacks it.
+	// The plan: what is to be copied, and from which offset on the tier lacks it. holed are segments below that offset
+	// that a hole hides: they are copied if they are sound by now.
 	planned    bool
-	candidates []int
+	candidates []*localSegment
+	holed      []*localSegment
+	active     *localSegment // to be sealed, as far as the last stable offset allows
 	from       int64
 	stopped    bool // a reason was counted
 }
@@ -196,7 +202,7 @@ func (p *partition) list() error {
 			p.segments[i-1].next = base
 		}
 		size, ok := logs[base]
-		p.segments = append(p.segments, localSegment{base: base, next: -1, size: size, hasLog: ok})
+		p.segments = append(p.segments, localSegment{base: base, next: -1, size: size, file: size, hasLog: ok})
 	}
 	return nil
 }
@@ -241,10 +247,10 @@ func (p *partition) openLog(s *localSegment) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if info.Size() != s.size {
+	if info.Size() != s.file {
 		f.Close()
 		return nil, nil, fmt.Errorf("%s: %d bytes, but %d when the directory was listed: somebody writes it",
-			s.logName(), info.Size(), s.size)
+			s.logName(), info.Size(), s.file)
 	}
 	return f, info, nil
 }

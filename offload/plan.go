@@ -15,7 +15,7 @@ func (r *run) plan(ctx context.Context, p *partition) {
 	err := r.decide(ctx, p)
 	if err != nil {
 		f := r.faultOf(ctx, err)
-		p.candidates = nil
+		p.candidates, p.holed = nil, nil
 		p.report.leave(Leftover{Base: -1, End: -1, Reason: f.reason, Detail: f.err.Error()})
 		r.stopped(p, f.reason)
 	}
@@ -30,6 +30,7 @@ func (r *run) decide(ctx context.Context, p *partition) error {
 	if err := p.open(); err != nil {
 		return err
 	}
+	r.look(p)
 	if len(p.segments) == 0 {
 		if p.highWatermark > 0 {
 			return damaged("log", "no segments, but the high watermark is %d", p.highWatermark)
@@ -41,7 +42,7 @@ func (r *run) decide(ctx context.Context, p *partition) error {
 		return err
 	}
 	r.sortOut(p)
-	if len(p.candidates) == 0 {
+	if len(p.candidates) == 0 && p.active == nil {
 		return nil
 	}
 	return r.belowStable(ctx, p)
@@ -57,7 +58,7 @@ func (r *run) locate(ctx context.Context, p *partition) error {
 	}
 	p.lineage = local
 	p.from = p.start()
-	recorded, ok := r.cfg.Catalog.Snapshot().Partition(p.id)
+	recorded, ok := r.look(p)
 	if !ok {
 		return nil
 	}
@@ -67,15 +68,22 @@ func (r *run) locate(ctx context.Context, p *partition) error {
 		if err := r.cfg.Catalog.PutPartition(ctx, p.id, p.start(), p.lineage); err != nil {
 			return &fault{CatalogFailed, err}
 		}
-		if recorded, ok = r.cfg.Catalog.Snapshot().Partition(p.id); !ok {
+		if recorded, ok = r.look(p); !ok {
 			return &fault{CatalogFailed, errors.New("the catalog lost the partition")}
 		}
 	}
 	p.holes = recorded.Holes()
 	p.tiered = behindHoles(recorded.TieredEnd(), p.holes)
 	p.from = max(p.tiered, p.logStart)
-	p.report.TieredEnd = recorded.TieredEnd()
 	return nil
+}
+
+// look gives what the catalog has of a partition, and puts it into the report.
+func (r *run) look(p *partition) (recorded *tier.Partition, ok bool) {
+	if recorded, ok = r.cfg.Catalog.Snapshot().Partition(p.id); ok {
+		p.report.TieredEnd, p.report.Holes = recorded.TieredEnd(), recorded.Holes()
+	}
+	return recorded, ok
 }
 
 // start is where the tier begins when the partition is copied for the first time.
@@ -94,29 +102,48 @@ func behindHoles(offset int64, holes []tier.Hole) int64 {
 	return offset
 }
 
+// holed tells whether a hole hides something of a segment.
+func holed(s *localSegment, holes []tier.Hole) bool {
+	return slices.ContainsFunc(holes, func(h tier.Hole) bool { return h.From < s.next && s.base < h.To })
+}
+
 // sortOut finds the candidates as far as that needs no look into the logs, and reports the rest.
 func (r *run) sortOut(p *partition) {
 	for i := range p.segments {
 		s := &p.segments[i]
-		reason := Reason("")
-		switch {
-		case s.next < 0:
-			reason = Active
-		case s.next <= p.tiered && behindHoles(s.base, p.holes) >= s.next:
-			reason = KnownHole
-		case s.next <= p.tiered:
-			reason = AlreadyCopied
-		case s.next <= p.from:
-			reason = BelowLogStart
-		case s.end() >= p.highWatermark:
-			reason = AboveHighWatermark
-		}
-		if reason == "" {
-			p.candidates = append(p.candidates, i)
+		if s.next < 0 && r.cfg.SealActive && s.size > 0 {
+			p.active = s
 			continue
 		}
-		p.report.leave(s.leftover(reason, ""))
+		switch reason := p.unwanted(s); {
+		case reason != "":
+			p.report.leave(s.leftover(reason, ""))
+		case s.next <= p.tiered:
+			p.holed = append(p.holed, s)
+			r.total += s.size
+		default:
+			p.candidates = append(p.candidates, s)
+		}
 	}
+}
+
+// unwanted says why a segment is not to be copied, as far as offsets tell; empty if they do not.
+func (p *partition) unwanted(s *localSegment) Reason {
+	switch {
+	case s.next < 0:
+		return Active
+	case s.next <= p.tiered && !holed(s, p.holes):
+		return AlreadyCopied
+	case s.next <= p.tiered && (s.next <= p.logStart || s.end() >= p.highWatermark):
+		return KnownHole
+	case s.next <= p.tiered:
+		return ""
+	case s.next <= p.from:
+		return BelowLogStart
+	case s.end() >= p.highWatermark:
+		return AboveHighWatermark
+	}
+	return ""
 }
 
 // belowStable keeps the candidates that end below the last stable offset: the first offset of the oldest transaction
@@ -135,17 +162,19 @@ func (r *run) belowStable(ctx context.Context, p *partition) error {
 		r.stopped(p, f.reason)
 	}
 	keep := p.candidates[:0]
-	for _, i := range p.candidates {
-		s := &p.segments[i]
+	for _, s := range p.candidates {
 		if s.end() >= stable {
 			p.report.leave(s.leftover(Unstable, ""))
 			continue
 		}
-		keep = append(keep, i)
+		keep = append(keep, s)
 		r.total += s.size
 	}
 	p.candidates = keep
-	return nil
+	if p.active != nil {
+		r.seal(ctx, p, stable)
+	}
+	return ctx.Err()
 }
 
 // leftover is the report of a segment that is not copied.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"coldtap/segment"
+	"coldtap/tier"
 )
 
 // Reason says why something was not copied. The texts are stable: people grep for them and dashboards group by them.
@@ -72,6 +73,7 @@ type PartitionReport struct {
 	Bytes    int64 // of their logs
 	// TieredEnd is the exclusive end of what the tier holds after the run; -1 when it was not looked up.
 	TieredEnd int64
+	Holes     []tier.Hole // what readers pass over after the run, recorded now or earlier and not healed
 	Left      []Leftover
 	Rebuilt   []string // index files that were made anew, with the reason
 	Notes     []string // what was ignored

@@ -6,7 +6,8 @@ import (
 	"sort"
 )
 
-// Hole is a range that will never be in the tier, recorded by the offloader (--skip-damaged). [From, To).
+// Hole is a range [From, To) that the offloader gave up (--skip-damaged): readers pass over it. Segments that hold parts
+// of it may come later all the same, and then those parts are healed.
 type Hole struct {
 	From, To int64
 	Reason   string

@@ -358,4 +358,12 @@ func compare(t *testing.T, tr *Tier, m *plain, top int64) {
 			t.Errorf("Find(%d) gives %v %v, the plain model allows %d segments", o, got, ok, len(want))
 		}
 	}
+	holes := p.Holes()
+	for o := int64(0); o < top+25; o++ {
+		within := func(h Hole) bool { return h.From <= o && o < h.To }
+		want := slices.ContainsFunc(m.holes, within) && m.holding(l, readable, o) == nil
+		if got := slices.ContainsFunc(holes, within); got != want {
+			t.Errorf("offset %d in a hole: %v, the plain model has %v", o, got, want)
+		}
+	}
 }

@@ -67,7 +67,13 @@ func (p *Partition) Find(offset int64) (*Segment, bool) {
 	if to == offset {
 		return nil, false
 	}
-	// A segment may begin inside the hole, and then it is the one: what it holds is not damaged.
+	s, _, ok := p.behind(offset, to)
+	return s, ok
+}
+
+// behind gives the first readable segment that begins to hold offsets in (offset, to], and where. A segment may begin
+// inside a hole, and then it is the one: what it holds is not damaged.
+func (p *Partition) behind(offset, to int64) (s *Segment, start int64, ok bool) {
 	for i := max(p.lineage.at(offset), 0); i < len(p.lineage) && p.lineage[i].StartOffset <= to; i++ {
 		e := p.lineage[i]
 		x := p.finished.get(e.Epoch)
@@ -76,17 +82,18 @@ func (p *Partition) Find(offset int64) (*Segment, bool) {
 		}
 		from := max(offset, e.StartOffset)
 		if s, ok := x.find(from, p.lineage.holds); ok {
-			return s, true
+			return s, from, true
 		}
 		limit := to
 		if i+1 < len(p.lineage) {
 			limit = min(limit, p.lineage[i+1].StartOffset-1)
 		}
 		if s, ok := x.first(from, limit, p.lineage.holds); ok {
-			return s, true
+			start, _, _ := s.EndOfEpoch(e.Epoch)
+			return s, start, true
 		}
 	}
-	return nil, false
+	return nil, 0, false
 }
 
 func (p *Partition) holding(offset int64) (*Segment, bool) {
@@ -165,8 +172,26 @@ func (p *Partition) HighestOfEpoch(epoch int32) (int64, bool) {
 	return -1, false
 }
 
-// Holes lists the recorded holes, ascending.
-func (p *Partition) Holes() []Hole { return slices.Clone(p.holes) }
+// Holes lists what the recorded holes still hide, ascending: a range that a readable segment holds is healed, and no hole
+// any more. Of a hole that is healed in its middle, two are left.
+func (p *Partition) Holes() []Hole {
+	var open []Hole
+	for _, h := range p.holes {
+		for at := h.From; at < h.To; {
+			if s, ok := p.holding(at); ok {
+				at = s.EndOffset + 1
+				continue
+			}
+			to := h.To
+			if _, start, ok := p.behind(at, h.To-1); ok {
+				to = start
+			}
+			open = append(open, Hole{From: at, To: to, Reason: h.Reason})
+			at = to
+		}
+	}
+	return open
+}
 
 func (p *Partition) isListed() bool { return p.hasBounds || p.byID.size > 0 }
 

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -159,6 +160,34 @@ func TestHolesAreSteppedOverAndGapsAreNot(t *testing.T) {
 		t.Errorf("%d holes, want 8: one was recorded twice", n)
 	}
 	wantAt(t, p, map[int64]uint64{200: 0}) // the older view
+}
+
+// What --skip-damaged gave up may come later: then it is read like any other range, and only the rest stays a hole.
+func TestSegmentsHealHoles(t *testing.T) {
+	hole := HoleRecorded{part0, Hole{100, 200, "damaged"}}
+	tr := build(t, []Change{startIs(0)}, finished(seg(1, 0, 99, 0, 0), seg(2, 200, 299, 0, 200)), []Change{hole})
+	holes := func(want ...Hole) {
+		t.Helper()
+		if got := partition(t, tr).Holes(); !slices.Equal(got, want) {
+			t.Errorf("holes %v, want %v", got, want)
+		}
+	}
+	holes(Hole{100, 200, "damaged"})
+	tr.Apply(finished(seg(3, 130, 149, 0, 130))...)
+	holes(Hole{100, 130, "damaged"}, Hole{150, 200, "damaged"})
+	wantAt(t, partition(t, tr), map[int64]uint64{99: 1, 100: 3, 130: 3, 149: 3, 150: 2, 200: 2})
+	tr.Apply(added(seg(4, 90, 210, 0, 90))...)
+	holes(Hole{100, 130, "damaged"}, Hole{150, 200, "damaged"})
+	tr.Apply(SegmentUpdated{Partition: part0, ID: id(4), State: CopyFinished})
+	holes()
+	wantAt(t, partition(t, tr), map[int64]uint64{89: 1, 100: 4, 129: 4, 150: 4, 199: 4, 211: 2})
+	wantRange(t, walk(t, partition(t, tr), 0), 0, 300)
+	// What is gone is a hole again, not a gap.
+	tr.Apply(deleted(4, 3)...)
+	holes(Hole{100, 200, "damaged"})
+	tr.Apply(lineageIs(0, 0, 1, 150))
+	tr.Apply(finished(seg(5, 100, 199, 0, 100), seg(6, 140, 160, 0, 140, 1, 150))...)
+	holes(Hole{100, 140, "damaged"}, Hole{161, 200, "damaged"})
 }
 
 func TestMisfitNeighbours(t *testing.T) {

@@ -73,7 +73,7 @@ CREATE TABLE segments (
 CREATE INDEX segments_by_change ON segments (change);
 CREATE INDEX segments_by_offset ON segments (topic_id, partition, base_offset);
 
-CREATE TABLE holes (             -- ranges that will never be in the tier
+CREATE TABLE holes (             -- ranges that were given up; a segment may fill one later
   topic_id    TEXT NOT NULL,
   partition   INTEGER NOT NULL,
   from_offset INTEGER NOT NULL,

@@ -406,7 +406,7 @@ func (s *step) segment(id segment.UUID) (seg tier.Segment, found bool, err error
 	return seg, found, err
 }
 
-// RecordHole declares that [From, To) will never be in the tier.
+// RecordHole gives [From, To) up: readers pass over it, except where a segment holds it after all.
 func (d *DB) RecordHole(ctx context.Context, partition tier.PartitionID, hole tier.Hole) error {
 	return d.record(ctx, fmt.Sprintf("record hole %d..%d", hole.From, hole.To), func(s *step) error {
 		if len(tier.New().Apply(tier.HoleRecorded{Partition: partition, Hole: hole})) > 0 || partition.Partition < 0 {

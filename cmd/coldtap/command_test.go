@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"coldtap/internal/testkit"
 )
 
 // command runs the command line in-process.
@@ -128,6 +130,99 @@ func TestOffloadOfDamageIsExitCodeOneAndOthersGoOn(t *testing.T) {
 	for _, line := range []string{"plain-0 +copied 2 .*tiered end 191", "txn-0 +copied 9", "codecs-0 +copied 10"} {
 		if !matches(line, out) {
 			t.Errorf("no line %q in\n%s", line, out)
+		}
+	}
+}
+
+func TestHolesAreShownUntilTheyAreFilled(t *testing.T) {
+	cfg := testConfig(t)
+	file := filepath.Join(t.TempDir(), "coldtap.yaml")
+	var text bytes.Buffer
+	if err := cfg.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(cfg.Offload.LogDirs[0], "plain-0", "00000000000000000191.log")
+	sound, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := bytes.Clone(sound)
+	raw[len(raw)/2] ^= 1
+	for _, run := range []struct {
+		log  []byte
+		code int
+		args []string
+		want []string // lines
+		hole bool
+	}{
+		{raw, exitFailed, []string{"--skip-damaged"}, []string{"plain-0 +copied 5 .*tiered end 554", "copied 45 segments .*; 1 partitions failed; 1 holes"}, true},
+		{raw, exitOK, nil, []string{"plain-0 +copied 0 .*tiered end 554", "left 1 from offset 191 .*in a recorded hole: damaged", "copied 0 segments .*; 1 holes"}, true},
+		{sound, exitOK, nil, []string{"plain-0 +copied 1 .*tiered end 554", "copied 1 segments .* of 5 partitions$"}, false},
+		{sound, exitOK, nil, []string{"plain-0 +copied 0 .*tiered end 554"}, false},
+	} {
+		if err := os.WriteFile(log, run.log, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, out, said := commandLine(t, append([]string{"offload", "--standalone", "--once", "--config", file}, run.args...)...)
+		if code != run.code || matches("hole +191 to 286 +damaged: 00000000000000000191.log", out) != run.hole {
+			t.Errorf("exit %d, want %d and a hole %v\n%s%s", code, run.code, run.hole, out, said)
+		}
+		for _, line := range run.want {
+			if !matches(line, strings.TrimSpace(out)) {
+				t.Errorf("no line %q in\n%s", line, out)
+			}
+		}
+	}
+}
+
+// TestSealedTierReadsLikeTheBroker seals the sample in two steps, as if its logs had grown in between, so that the tier
+// holds two copies of the active segments' beginnings, of different lengths.
+func TestSealedTierReadsLikeTheBroker(t *testing.T) {
+	cfg := testConfig(t)
+	checkpoint := filepath.Join(cfg.Offload.LogDirs[0], "replication-offset-checkpoint")
+	full, err := os.ReadFile(checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := map[string]int64{"plain-0": 558, "txn-0": 853, "txn-1": 974, "gaps-0": 2330, "codecs-0": 1547}
+	lower := string(full)
+	for partition, end := range ends {
+		topic, number, _ := cutLast(partition, "-")
+		line := fmt.Sprintf("\n%s %s %d\n", topic, number, end)
+		if !strings.Contains(lower, line) {
+			t.Fatalf("no line %q in the checkpoint", line)
+		}
+		half := (closedEnds[partition] + end) / 2
+		lower = strings.Replace(lower, line, fmt.Sprintf("\n%s %s %d\n", topic, number, half), 1)
+	}
+	segments := 0
+	for _, text := range []string{lower, string(full), string(full)} {
+		if err := os.WriteFile(checkpoint, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		report, err := offloadOnce(t.Context(), cfg, offloadOptions{sealActive: true}, quiet())
+		if err != nil || report.Failed() {
+			t.Fatalf("%v, report %+v", err, report)
+		}
+		copied, _ := report.Copied()
+		segments += copied
+	}
+	// 46 closed ones; of each of the five active ones a part and the whole, nothing in the third run.
+	if segments < 46+5+1 || segments > 46+2*5 {
+		t.Errorf("%d segments copied in all", segments)
+	}
+	base, _ := startServer(t, cfg)
+	for partition, end := range ends {
+		for _, isolation := range isolations {
+			want := testkit.Expected(t, partition, isolation)
+			got, last := readAll(t, base, partition, isolation, "earliest", -1, 64<<10)
+			compare(t, partition+" "+isolation, got, want)
+			if last.end != "tier" || last.next != end {
+				t.Errorf("%s %s ended with %s at %d, want tier at %d", partition, isolation, last.end, last.next, end)
+			}
 		}
 	}
 }

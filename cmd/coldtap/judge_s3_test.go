@@ -2,11 +2,13 @@ package main
 
 import (
 	"go/build"
+	"hash/fnv"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,13 +33,13 @@ func TestReadsEqualABrokersFromAFaultyS3(t *testing.T) {
 	s3 := fakes3.Start(fakes3.Options{Seed: 3})
 	t.Cleanup(s3.Close)
 	cfg := s3Config(t, s3.URL())
-	get := fakes3.Op(fakes3.Get)
+	get, log := fakes3.Op(fakes3.Get), fakes3.Suffix(".log")
 	for _, rule := range []fakes3.Rule{
-		{Match: get, Share: 0.05, Fault: fakes3.Fault{Status: 503, Code: "SlowDown"}},
-		{Match: fakes3.All(get, fakes3.Suffix(".log")), Share: 0.2, Fault: fakes3.Fault{CutAfter: 7000, Reset: true}},
+		{Match: fakes3.All(get, rarely(11)), Fault: fakes3.Fault{Status: 503, Code: "SlowDown"}},
+		{Match: fakes3.All(get, log, rarely(3)), Fault: fakes3.Fault{CutAfter: 7000, Reset: true}},
+		{Match: fakes3.All(get, rarely(7)), Fault: fakes3.Fault{Drop: true}},
 		{Match: get, Share: 0.1, Fault: fakes3.Fault{Piece: 1460}},
-		{Match: get, Share: 0.05, Fault: fakes3.Fault{Drop: true}},
-		{Match: fakes3.Op(fakes3.Put), Share: 0.05, Fault: fakes3.Fault{Status: 500, Eat: 1000}},
+		{Match: fakes3.All(fakes3.Op(fakes3.Put), rarely(9)), Fault: fakes3.Fault{Status: 500, Eat: 1000}},
 	} {
 		s3.Inject(rule)
 	}
@@ -96,4 +98,22 @@ func waitForPort(t *testing.T, address string) {
 		time.Sleep(20 * time.Millisecond) // another process: there is nothing to wait on but its port
 	}
 	t.Fatalf("nothing listens on %s", address)
+}
+
+// rarely matches the first request for every n-th key only, so that with a handful of rules no operation meets more
+// faults than it has attempts.
+func rarely(n uint32) fakes3.Match {
+	var mu sync.Mutex
+	met := make(map[string]bool)
+	return func(r fakes3.Request) bool {
+		h := fnv.New32a()
+		h.Write([]byte(r.Key))
+		mu.Lock()
+		defer mu.Unlock()
+		if h.Sum32()%n != 0 || met[r.Key] {
+			return false
+		}
+		met[r.Key] = true
+		return true
+	}
 }

@@ -16,6 +16,7 @@ import (
 // offloadOptions are what only flags can say.
 type offloadOptions struct {
 	skipDamaged bool
+	sealActive  bool
 	progress    func(offload.Event)
 }
 
@@ -37,7 +38,8 @@ coldtap offload rebuild makes the metadata anew from what is in the store (see c
 	standalone := flags.set.Bool("standalone", false, "the broker is stopped, and this replica is the one to keep")
 	once := flags.set.Bool("once", false, "copy what is eligible now, then exit")
 	var options offloadOptions
-	flags.set.BoolVar(&options.skipDamaged, "skip-damaged", false, "leave damaged segments out, recorded as holes, and go on with the next")
+	flags.set.BoolVar(&options.skipDamaged, "skip-damaged", false, "leave damaged segments out, recorded as holes, and go on with the next; a later run fills a hole whose segment is sound again")
+	flags.set.BoolVar(&options.sealActive, "seal-active", false, "also copy the active segments, up to the high watermark and the last stable offset: for a cluster that is being retired")
 	log, err := flags.parse(env, args)
 	if err != nil {
 		return err
@@ -86,6 +88,7 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 		Include:     cfg.Offload.Topics.Include,
 		Exclude:     cfg.Offload.Topics.Exclude,
 		SkipDamaged: options.skipDamaged,
+		SealActive:  options.sealActive,
 		Rate:        int64(cfg.Offload.Rate),
 		Catalog:     db,
 		Layout:      native.New(rangeio.NewClient(backend, rangeio.Config{Logger: log}), ""),

@@ -19,6 +19,9 @@ func printReport(w io.Writer, r *offload.Report) {
 			end = fmt.Sprint(p.TieredEnd)
 		}
 		fmt.Fprintf(table, "%s-%d\tcopied %d\t%s\ttiered end %s\n", p.Topic, p.Partition, p.Segments, size(p.Bytes), end)
+		for _, h := range p.Holes {
+			fmt.Fprintf(table, "\thole\t%d to %d\t%s\n", h.From, h.To-1, h.Reason)
+		}
 		for _, l := range p.Left {
 			fmt.Fprintf(table, "\tleft %s\t%s\t%s\n", counted(l), size(l.Bytes), because(l))
 		}
@@ -39,15 +42,19 @@ func printReport(w io.Writer, r *offload.Report) {
 // summary is the report in one line.
 func summary(r *offload.Report) string {
 	segments, bytes := r.Copied()
-	failed := 0
+	failed, holes := 0, 0
 	for i := range r.Partitions {
 		if r.Partitions[i].Failed() {
 			failed++
 		}
+		holes += len(r.Partitions[i].Holes)
 	}
 	text := fmt.Sprintf("copied %d segments (%s) of %d partitions", segments, size(bytes), len(r.Partitions))
 	if failed > 0 {
 		text += fmt.Sprintf("; %d partitions failed", failed)
+	}
+	if holes > 0 {
+		text += fmt.Sprintf("; %d holes", holes)
 	}
 	return text
 }
