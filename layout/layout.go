@@ -15,8 +15,8 @@ type Cost struct {
 	Bytes    int64 // bytes received
 }
 
-// Reader gives a segment's bytes. All methods may be called concurrently and send at least one store request each;
-// callers bound how many run at a time. Errors are *rangeio.Error (the store's) or *Error (the object's content).
+// Reader gives a segment's bytes. All methods may be called concurrently. ReadLog and ReadFiles send store requests, so
+// callers bound how many run at a time; ChunkSize sends none. Errors are *rangeio.Error (the store's) or *Error (the object's content).
 type Reader interface {
 	// ChunkSize is the length of the pieces in which the segment's log is best read and cached, at most max. All
 	// pieces of a segment have this length but the last.

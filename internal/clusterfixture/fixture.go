@@ -13,6 +13,17 @@
 //	fetch.ndjson                      raw Fetch answers of the leaders
 //	list-offsets.ndjson               answers to ListOffsets
 //
+// aiven.tar.zst (2.6 MiB, 7 MiB unpacked) holds clusters of one such broker with Aiven's plugin (v1.0.0) on S3, one for
+// each of its ways to write, in part: all topics of one that compresses and encrypts; of one whose broker was killed in
+// mid-copy, the topic with the orphan; of one with a key prefix and custom metadata, the topic with two partitions. Their
+// files, each below the set's name:
+//
+//	cluster.json                      what the plugin was told, and the topics that are here
+//	metadata.ndjson                   every record of __remote_log_metadata, of other topics too
+//	store/<key>                       the bucket
+//	keys/<id>.private.pem             throw-away keys
+//	expected/<partition>.<isolation>.ndjson   as above; all of it came out of the tier
+//
 // It is for tests: nothing here is checked beyond what makes a test wrong. Everything a Fixture gives is shared and must
 // not be changed.
 package clusterfixture
@@ -71,30 +82,39 @@ func Load(tb testing.TB) *Fixture {
 }
 
 func unpack() (*Fixture, error) {
+	f := newFixture()
+	return f, eachFile(archive, f.add)
+}
+
+func newFixture() *Fixture {
+	return &Fixture{Objects: map[string][]byte{}, expected: map[string]func() ([]testkit.Record, error){}}
+}
+
+// eachFile calls fn for each file of a .tar.zst.
+func eachFile(archive []byte, fn func(name string, b []byte) error) error {
 	z, err := zstd.NewReader(bytes.NewReader(archive))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer z.Close()
-	f := &Fixture{Objects: map[string][]byte{}, expected: map[string]func() ([]testkit.Record, error){}}
 	files := tar.NewReader(z)
 	for {
 		head, err := files.Next()
 		if errors.Is(err, io.EOF) {
-			return f, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if head.Typeflag == tar.TypeDir {
 			continue
 		}
 		b, err := io.ReadAll(files)
 		if err == nil {
-			err = f.add(head.Name, b)
+			err = fn(head.Name, b)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", head.Name, err)
+			return fmt.Errorf("%s: %w", head.Name, err)
 		}
 	}
 }

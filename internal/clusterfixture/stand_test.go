@@ -12,6 +12,7 @@ import (
 	"coldtap/internal/assembly"
 	"coldtap/internal/clusterfixture"
 	"coldtap/internal/faultstore"
+	"coldtap/layout"
 	"coldtap/layout/local"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -30,6 +31,7 @@ type stand struct {
 	fixture *clusterfixture.Fixture
 	tier    *tier.Tier
 	store   *faultstore.Store
+	layout  layout.Reader
 }
 
 // knowledge is what the tier is told beside the metadata topic.
@@ -42,21 +44,34 @@ const (
 
 func newStand(t *testing.T, k knowledge) *stand {
 	t.Helper()
-	f := clusterfixture.Load(t)
+	lineage := func(_ *stand, p *clusterfixture.Partition) string { return p.LeaderEpochs }
+	if k == lineageHidden {
+		lineage = nil
+	}
+	// Chunks are smaller than most batches' neighbourhoods, so that batches straddle two and more; the memory holds a
+	// twentieth of the logs.
+	return newStandOver(t, clusterfixture.Load(t), 8<<10, lineage, func(c *rangeio.Client) layout.Reader { return local.New(c, "") })
+}
+
+// newStandOver reads in chunks of so many bytes. lineage gives the content of a partition's leader-epoch checkpoint; nil:
+// the tier makes the lineage of the segments.
+func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage func(*stand, *clusterfixture.Partition) string,
+	over func(*rangeio.Client) layout.Reader,
+) *stand {
+	t.Helper()
 	mem := faultstore.NewMemory()
 	for key, b := range f.Objects {
 		mem.Set(key, b)
 	}
 	s := &stand{fixture: f, tier: tier.New(), store: faultstore.New(mem)}
+	s.layout = over(rangeio.NewClient(s.store, rangeio.Config{Attempts: 1}))
 	if rejected := s.replay(t); len(rejected) > 0 {
 		t.Errorf("%d events of real brokers were rejected, the first one for %s", len(rejected), rejected[0].Reason)
 	}
-	s.describe(t, k)
-	// Chunks are smaller than most batches' neighbourhoods, so that batches straddle two and more; the memory holds a
-	// twentieth of the logs.
+	s.describe(t, lineage)
 	path, err := assembly.New(assembly.Options{
-		Source: source{s.tier.Snapshot, f.Cluster.ClusterID}, Layout: local.New(rangeio.NewClient(s.store, rangeio.Config{Attempts: 1}), ""),
-		ChunkMemory: 512 << 10, Chunk: 8 << 10, IndexMemory: 1 << 20, DecodeMemory: 32 << 20,
+		Source: source{s.tier.Snapshot, f.Cluster.ClusterID}, Layout: s.layout,
+		ChunkMemory: max(512<<10, 16*chunk), Chunk: chunk, IndexMemory: 1 << 20, DecodeMemory: 32 << 20,
 		Threads: 4, MaxPending: 100, QueueTimeout: 10 * time.Second,
 	})
 	if err != nil {
@@ -87,7 +102,7 @@ func (s *stand) replay(t *testing.T) (rejected []tier.Rejected) {
 }
 
 // describe tells the tier what only a live cluster knows.
-func (s *stand) describe(t *testing.T, k knowledge) {
+func (s *stand) describe(t *testing.T, lineage func(*stand, *clusterfixture.Partition) string) {
 	t.Helper()
 	var changes []tier.Change
 	for _, p := range s.fixture.Partitions() {
@@ -95,10 +110,10 @@ func (s *stand) describe(t *testing.T, k knowledge) {
 		changes = append(changes, tier.TopicSeen{ID: id.Topic, Name: p.Topic.Name}, tier.BoundsChanged{Partition: id, Bounds: tier.Bounds{
 			Start: p.Start, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable,
 		}})
-		if k == lineageHidden {
+		if lineage == nil {
 			continue
 		}
-		epochs, err := segment.ParseEpochCheckpoint([]byte(p.LeaderEpochs))
+		epochs, err := segment.ParseEpochCheckpoint([]byte(lineage(s, p)))
 		if err != nil {
 			t.Fatal(err)
 		}

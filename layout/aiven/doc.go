@@ -19,9 +19,12 @@
 // # Amplification
 //
 // ChunkSize makes pieces of whole stored chunks where they fit, and whole pieces of a stored chunk where they don't, so a
-// sequential reader fetches and opens each stored chunk once, whatever the writer's chunk.size. A random read of one
-// piece costs the stored chunks it touches: nothing more when chunks are smaller than pieces, and chunk / piece times as
-// much when they are larger (16 for chunks of 64 MiB and pieces of 4 MiB), unless the chunk is still open.
+// sequential reader fetches and opens each stored chunk once, whatever the writer's chunk.size. It does so without asking
+// the store, from what manifests have taught; a segment of which nothing is known is taken for one like the last.
+//
+// A random read of one piece costs the stored chunks it touches: nothing more when chunks are smaller than pieces, and
+// chunk / piece times as much when they are larger (16 for chunks of 64 MiB and pieces of 4 MiB), unless the chunk is
+// still open.
 //
 // # Invariants
 //

@@ -36,10 +36,7 @@ func mustRing(t *testing.T, keys ...PrivateKey) *keyring {
 }
 
 func TestKeyRotation(t *testing.T) {
-	other, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := otherKey()
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(other)})
 	ring := mustRing(t, PrivateKey{"old", pkcs8(t, testKey())}, PrivateKey{"new", pkcs1}, PrivateKey{"static-key-id", pkcs1})
 	for _, w := range []*writer{
@@ -63,10 +60,7 @@ func TestKeyRotation(t *testing.T) {
 
 // What an operator reads must say which key to look for.
 func TestKeyErrorsNameTheID(t *testing.T) {
-	other, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := otherKey()
 	ring := mustRing(t, PrivateKey{"k1", pkcs8(t, testKey())}, PrivateKey{"k2", pkcs8(t, other)})
 	damaged := wrapped(t, &writer{keyID: "k1", key: testKey(), dataKey: random(32)})
 	damaged.wrapped[17] ^= 1

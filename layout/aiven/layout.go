@@ -1,13 +1,10 @@
 package aiven
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
-	"time"
 
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -43,23 +40,18 @@ const (
 	defaultMemory         = 256 << 20
 	defaultManifestMemory = 16 << 20
 	maxPrefixes           = 16
-
-	// chunkSizeTimeout bounds what ChunkSize, which has no context, may take for a manifest.
-	chunkSizeTimeout = 5 * time.Second
-	// maxGeometries bounds the remembered chunk sizes: 16,384 of them, at some 200 bytes each, are 3 MB.
-	maxGeometries = 16384
 )
 
 // Layout implements layout.Reader. All methods may be called concurrently. It has no goroutines of its own.
 type Layout struct {
-	store     store
-	prefixes  []string
-	keys      keyring
-	manifests *manifestCache
-	chunks    geometries
-	space     *workspace
-	opener    *opener
-	metrics   *metrics
+	store      store
+	prefixes   []string
+	keys       keyring
+	manifests  *manifestCache
+	geometries geometries
+	space      *workspace
+	opener     *opener
+	metrics    *metrics
 }
 
 // New makes a layout over a store. It fails when a private key cannot be used.
@@ -101,24 +93,15 @@ func newLayout(s store, o Options) (*Layout, error) {
 // equal parts of a stored chunk, so that each lies in one of them: the largest divisor that is at most max, if one is not
 // much smaller. A log that is neither compressed nor sealed is read like a file, in pieces of a power of two.
 //
-// The size is in the manifest. When that is not at hand it is read, which takes a request (in the bill of the next read)
-// and at most 5 s; if it cannot be had, pieces are of a power of two, and stay so, because what callers keep must not
-// shift: the segment is then read as well, with some chunks in two parts.
+// It never asks the store. The stored chunk's length is in the manifest, which ReadFiles and ReadLog read; before they
+// have, the segment is taken for one like that whose manifest was read last (the plugin has one chunk.size for all), or
+// for a file. Whatever is answered first stays, manifest or not, because what callers keep must not shift: a segment that
+// was taken for another kind is read as well, with some chunks in two parts.
 func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	if checkSegment(seg) != nil {
 		return pageMultiple(max)
 	}
-	key := keyOf(seg)
-	chunk, known := l.chunks.get(key)
-	if !known {
-		ctx, cancel := context.WithTimeout(context.Background(), chunkSizeTimeout)
-		defer cancel()
-		if m, _, err := l.manifests.get(ctx, seg); err == nil && !m.plain() {
-			chunk = m.ChunkSize
-		}
-		chunk = l.chunks.settle(key, chunk)
-	}
-	return pieceSize(chunk, max)
+	return pieceSize(l.geometries.of(keyOf(seg)), max)
 }
 
 // pieceSize is for a stored chunk of so many log bytes; 0 = of no matter.
@@ -150,44 +133,4 @@ func pageMultiple(max int64) int64 {
 		size *= 2
 	}
 	return size
-}
-
-// geometries remembers for which stored chunk ChunkSize has answered, 0 = none, the least recently used forgotten first.
-type geometries struct {
-	mu    sync.Mutex
-	known map[segmentKey]*list.Element
-	order list.List // of geometry, the latest used in front
-}
-
-type geometry struct {
-	key   segmentKey
-	chunk int64
-}
-
-func (g *geometries) get(key segmentKey) (chunk int64, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.known[key]
-	if e == nil {
-		return 0, false
-	}
-	g.order.MoveToFront(e)
-	return e.Value.(geometry).chunk, true
-}
-
-// settle records an answer, or gives the one that somebody else has recorded meanwhile.
-func (g *geometries) settle(key segmentKey, chunk int64) int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e := g.known[key]; e != nil {
-		return e.Value.(geometry).chunk
-	}
-	if g.known == nil {
-		g.known = make(map[segmentKey]*list.Element)
-	}
-	g.known[key] = g.order.PushFront(geometry{key, chunk})
-	if g.order.Len() > maxGeometries {
-		delete(g.known, g.order.Remove(g.order.Back()).(geometry).key)
-	}
-	return chunk
 }

@@ -39,54 +39,6 @@ func TestPieceSize(t *testing.T) {
 	}
 }
 
-// What a caller keeps is cut by ChunkSize, so the answer must not change, whether the manifest could be had or not.
-func TestChunkSizeStays(t *testing.T) {
-	log := testLog(200_000)
-	s := newStand(t, Options{ManifestMemory: 1}) // keeps none
-	seg := s.putSegment(&writer{chunk: 30_000, compressed: true}, log)
-	for range 3 {
-		if got := s.ChunkSize(seg, 100_000); got != 90_000 {
-			t.Errorf("%d", got)
-		}
-	}
-	if n := s.gets(SuffixManifest); n != 1 {
-		t.Errorf("the manifest was read %d times", n)
-	}
-	late := *seg
-	late.ID = segment.UUID{1}
-	for i := range 3 {
-		if got := s.ChunkSize(&late, 100_000); got != 64<<10 {
-			t.Errorf("without a manifest: %d", got)
-		}
-		if i == 0 {
-			(&writer{chunk: 30_000, compressed: true}).put(s.Memory, &late, log, testFiles())
-		}
-	}
-	mustRead(t, s, &late, log, 64<<10, 128<<10)
-	if got := s.ChunkSize(&tier.Segment{}, 100_000); got != 64<<10 {
-		t.Errorf("of no segment: %d", got)
-	}
-}
-
-func TestForgottenGeometry(t *testing.T) {
-	var g geometries
-	key := func(i int) segmentKey { return segmentKey{partition: int32(i)} }
-	for i := range maxGeometries {
-		g.settle(key(i), int64(i))
-	}
-	g.get(key(0))
-	g.settle(key(maxGeometries), 1)
-	if _, ok := g.get(key(1)); ok || len(g.known) != maxGeometries || g.order.Len() != maxGeometries {
-		t.Errorf("%d are known", len(g.known))
-	}
-	if chunk, ok := g.get(key(0)); !ok || chunk != 0 {
-		t.Error("what was just used was forgotten")
-	}
-	if got := g.settle(key(5), 17); got != 5 {
-		t.Errorf("a second answer: %d", got)
-	}
-}
-
 func TestHostileNamesMakeNoKey(t *testing.T) {
 	for name, spoil := range map[string]func(*tier.Segment){
 		"climbing topic":     func(s *tier.Segment) { s.Topic = "../../etc/passwd" },

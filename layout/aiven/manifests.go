@@ -229,6 +229,11 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	if err != nil {
 		return nil, cost, &layout.Error{Object: stem + SuffixManifest, Err: err}
 	}
+	chunk := m.ChunkSize
+	if m.plain() {
+		chunk = 0
+	}
+	l.geometries.learn(keyOf(seg), chunk)
 	return e, cost, nil
 }
 

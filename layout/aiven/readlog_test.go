@@ -46,17 +46,17 @@ func isContentError(err error) bool {
 }
 
 func TestAnyRange(t *testing.T) {
-	log := testLog(123_456)
+	log := testLog(61_728)
 	size := int64(len(log))
-	for _, chunk := range []int{1000, 50_000, 123_456, 1 << 20} {
+	for _, chunk := range []int{1000, 25_000, 61_728, 1 << 20} {
 		for name, w := range writers(chunk) {
 			s := newStand(t, Options{})
 			seg := s.putSegment(w, log)
-			for _, r := range [][2]int64{{0, size}, {0, 1}, {size - 1, size}, {999, 1001}, {50_000, 100_000}, {49_999, 100_001}, {7, 7}} {
+			for _, r := range [][2]int64{{0, size}, {0, 1}, {size - 1, size}, {999, 1001}, {25_000, 50_000}, {24_999, 50_001}, {7, 7}} {
 				mustRead(t, s, seg, log, r[0], r[1])
 			}
 			random := rand.New(rand.NewPCG(1, 2))
-			for range 50 {
+			for range 15 {
 				from := random.Int64N(size)
 				mustRead(t, s, seg, log, from, from+random.Int64N(size-from+1))
 			}
@@ -71,26 +71,24 @@ func TestAnyRange(t *testing.T) {
 
 // Each piece of a sequential read is one GET of its stored chunks and nothing else, and every chunk is fetched once.
 func TestOneRequestPerPiece(t *testing.T) {
-	log := testLog(1_000_000)
-	for name, w := range writers(30_000) {
+	log := testLog(150_000)
+	for name, w := range writers(9_000) {
 		s := newStand(t, Options{})
 		seg := s.putSegment(w, log)
-		piece := s.ChunkSize(seg, 200_000)
+		if _, _, err := s.ReadFiles(t.Context(), seg); err != nil {
+			t.Fatal(err)
+		}
+		piece := s.ChunkSize(seg, 60_000)
 		if w.compressed || w.keyID != "" {
-			if piece != 180_000 {
+			if piece != 54_000 {
 				t.Errorf("%s: pieces of %d", name, piece)
 			}
-		} else if piece != 128<<10 {
+		} else if piece != 32<<10 {
 			t.Errorf("%s: pieces of %d", name, piece)
 		}
-		manifest := int64(len(s.Bytes(mainPath(seg) + SuffixManifest)))
 		var bytesRead int64
 		for off := int64(0); off < seg.Size; off += piece {
 			cost := mustRead(t, s, seg, log, off, min(off+piece, seg.Size))
-			if off == 0 { // the manifest, which ChunkSize has read
-				cost.Requests--
-				cost.Bytes -= manifest
-			}
 			if cost.Requests != 1 {
 				t.Errorf("%s: %d requests at %d", name, cost.Requests, off)
 			}
@@ -107,16 +105,19 @@ func TestOneRequestPerPiece(t *testing.T) {
 
 // Stored chunks larger than any piece: sixteen pieces come out of each with one request, whoever reads them at a time.
 func TestLargeChunkIsFetchedOnce(t *testing.T) {
-	log := testLog(900_000)
-	for name, w := range writers(1 << 18) {
+	log := testLog(225_000)
+	for name, w := range writers(1 << 16) {
 		if name == "plain" {
 			continue
 		}
 		for _, readers := range []int{1, 3, 40} {
-			s := newStand(t, Options{Memory: 4 << 20})
+			s := newStand(t, Options{Memory: 1 << 20})
 			seg := s.putSegment(w, log)
-			piece := s.ChunkSize(seg, 17_000)
-			if piece != 16384 {
+			if _, _, err := s.ReadFiles(t.Context(), seg); err != nil {
+				t.Fatal(err)
+			}
+			piece := s.ChunkSize(seg, 4_200)
+			if piece != 4096 {
 				t.Fatalf("pieces of %d", piece)
 			}
 			offs := make(chan int64)
@@ -145,7 +146,7 @@ func TestLargeChunkIsFetchedOnce(t *testing.T) {
 
 // The writer's chunk does not divide pieces: what two pieces share is fetched once.
 func TestSharedChunkIsFetchedOnce(t *testing.T) {
-	log := testLog(500_000)
+	log := testLog(250_000)
 	w := writers(30_011)["both"]
 	s := newStand(t, Options{})
 	seg := s.putSegment(w, log)
@@ -168,13 +169,13 @@ func TestSharedChunkIsFetchedOnce(t *testing.T) {
 
 // Whatever the chunk, the memory has its bound: reads take turns, split up, or are refused before they ask.
 func TestMemoryBound(t *testing.T) {
-	log := testLog(2_000_000)
+	log := testLog(500_000)
 	for _, tt := range []struct {
 		chunk  int
 		memory int64
 		fits   bool
 	}{
-		{10_000, 64 << 10, true}, {100_000, 300_000, true}, {500_000, 1_200_000, true}, {500_000, 900_000, false}, {1_990_000, 2_000_000, false},
+		{10_000, 64 << 10, true}, {25_000, 75_000, true}, {125_000, 300_000, true}, {125_000, 225_000, false}, {490_000, 500_000, false},
 	} {
 		r := prometheus.NewRegistry()
 		s := newStand(t, Options{Memory: tt.memory, Registerer: r})
@@ -190,9 +191,9 @@ func TestMemoryBound(t *testing.T) {
 		for i := range 16 {
 			wg.Go(func() {
 				random := rand.New(rand.NewPCG(1, uint64(i)))
-				for range 10 {
+				for range 6 {
 					from := random.Int64N(seg.Size)
-					n := random.Int64N(min(seg.Size-from, 600_000)) + 1
+					n := random.Int64N(min(seg.Size-from, 150_000)) + 1
 					dst := make([]byte, n)
 					_, err := s.ReadLog(context.Background(), seg, dst, from)
 					if tt.fits {
@@ -253,8 +254,8 @@ func (s *stand) checkIdle(t *testing.T) {
 
 // A chunk that was damaged, cut or taken from another place is an error naming the object, and other chunks are served.
 func TestDamagedChunkIsNeverServed(t *testing.T) {
-	log := testLog(300_000)
-	for name, w := range writers(100_000) {
+	log := testLog(30_000)
+	for name, w := range writers(10_000) {
 		if name == "plain" {
 			continue
 		}
@@ -270,21 +271,21 @@ func TestDamagedChunkIsNeverServed(t *testing.T) {
 		b[from+2] ^= 1 // the frame's magic or the nonce
 		b[(from+to)/2] ^= 1
 		s.Set(key, b)
-		for _, r := range [][2]int64{{100_000, 200_000}, {100_000, 100_001}, {0, 300_000}, {150_000, 250_000}} {
+		for _, r := range [][2]int64{{10_000, 20_000}, {10_000, 10_001}, {0, 30_000}, {15_000, 25_000}} {
 			_, err := s.ReadLog(t.Context(), seg, make([]byte, r[1]-r[0]), r[0])
 			if e, ok := errors.AsType[*layout.Error](err); !ok || e.Object != key || !strings.Contains(err.Error(), "chunk 1") {
 				t.Errorf("%s: bytes %d to %d: %v", name, r[0], r[1], err)
 			}
 		}
-		mustRead(t, s, seg, log, 0, 100_000)
-		mustRead(t, s, seg, log, 200_000, 300_000)
+		mustRead(t, s, seg, log, 0, 10_000)
+		mustRead(t, s, seg, log, 20_000, 30_000)
 		s.checkIdle(t)
 	}
 }
 
 func TestLogOfAnotherLength(t *testing.T) {
-	log := testLog(300_000)
-	for name, w := range writers(100_000) {
+	log := testLog(30_000)
+	for name, w := range writers(10_000) {
 		s := newStand(t, Options{})
 		seg := s.putSegment(w, log)
 		key := mainPath(seg) + SuffixLog
@@ -299,29 +300,29 @@ func TestLogOfAnotherLength(t *testing.T) {
 }
 
 func TestOneVersion(t *testing.T) {
-	log := testLog(300_000)
-	for name, w := range writers(100_000) {
+	log := testLog(30_000)
+	for name, w := range writers(10_000) {
 		s := newStand(t, Options{})
 		seg := s.putSegment(w, log)
 		key := mainPath(seg) + SuffixLog
 		mustRead(t, s, seg, log, 0, 1000)
-		mustRead(t, s, seg, log, 150_000, 150_001)
+		mustRead(t, s, seg, log, 15_000, 15_001)
 		s.Set(key, s.Bytes(key))
-		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 250_000); !isKind(err, rangeio.Changed) {
+		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 25_000); !isKind(err, rangeio.Changed) {
 			t.Errorf("%s: an overwritten object: %v", name, err)
 		}
 		if n := len(s.space.open); n != 0 {
 			t.Errorf("%s: %d chunks of the old version are still open", name, n)
 		}
-		mustRead(t, s, seg, log, 250_000, 251_000)
+		mustRead(t, s, seg, log, 25_000, 25_100)
 		s.checkIdle(t)
 	}
 }
 
 func TestDeletedSegment(t *testing.T) {
-	log := testLog(300_000)
+	log := testLog(30_000)
 	s := newStand(t, Options{})
-	seg := s.putSegment(writers(100_000)["both"], log)
+	seg := s.putSegment(writers(10_000)["both"], log)
 	mustRead(t, s, seg, log, 0, 1000)
 	for _, suffix := range []string{SuffixLog, SuffixIndexes, SuffixManifest} {
 		if err := s.Delete(t.Context(), mainPath(seg)+suffix); err != nil {
@@ -329,7 +330,7 @@ func TestDeletedSegment(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 150_000); !isKind(err, rangeio.NotFound) {
+		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 15_000); !isKind(err, rangeio.NotFound) {
 			t.Errorf("log: %v", err)
 		}
 		if _, _, err := s.ReadFiles(t.Context(), seg); !isKind(err, rangeio.NotFound) || !strings.Contains(err.Error(), "Iceberg") {
@@ -386,10 +387,10 @@ func TestWaitersOutliveTheOpener(t *testing.T) {
 
 // Store errors reach everybody who waits for the chunk, and the next read tries again.
 func TestStoreErrorIsNotKept(t *testing.T) {
-	log := testLog(1_000_000)
+	log := testLog(100_000)
 	for _, suffix := range []string{SuffixLog, SuffixManifest} {
 		s := newStand(t, Options{})
-		seg := s.putSegment(&writer{chunk: 500_000, compressed: true}, log)
+		seg := s.putSegment(&writer{chunk: 50_000, compressed: true}, log)
 		s.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(suffix), Times: 1, Fault: faultstore.Fault{Kind: rangeio.Throttled}})
 		if cost, err := s.ReadLog(t.Context(), seg, make([]byte, 10), 0); !isKind(err, rangeio.Throttled) || cost.Requests == 0 {
 			t.Errorf("%s: %+v, %v", suffix, cost, err)
@@ -401,9 +402,9 @@ func TestStoreErrorIsNotKept(t *testing.T) {
 
 // One manifest for a herd, and one GET for the chunk that all of them want.
 func TestHerd(t *testing.T) {
-	log := testLog(400_000)
+	log := testLog(100_000)
 	s := newStand(t, Options{})
-	seg := s.putSegment(writers(200_000)["both"], log)
+	seg := s.putSegment(writers(60_000)["both"], log)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	requests := 0

@@ -1,6 +1,7 @@
 package aiven
 
 import (
+	"archive/zip"
 	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
@@ -11,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -35,14 +37,28 @@ type writer struct {
 	dataKey, aad []byte // made by put when nil
 }
 
-// testKey is one RSA key for all tests: making one takes a tenth of a second.
-var testKey = sync.OnceValue(func() *rsa.PrivateKey {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+// testKey and otherKey are throw-away keys of the real sets: making one takes half a second under the race detector.
+var (
+	testKey  = sync.OnceValue(func() *rsa.PrivateKey { return throwAwayKey("k1") })
+	otherKey = sync.OnceValue(func() *rsa.PrivateKey { return throwAwayKey("k2") })
+)
+
+func throwAwayKey(id string) *rsa.PrivateKey {
+	z, err := zip.NewReader(bytes.NewReader(setsZip), int64(len(setsZip)))
 	if err != nil {
 		panic(err)
 	}
-	return key
-})
+	text, err := fs.ReadFile(z, "encrypted/keys/"+id+".private.pem")
+	if err != nil {
+		panic(err)
+	}
+	block, _ := pem.Decode(text)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		panic(err)
+	}
+	return key.(*rsa.PrivateKey)
+}
 
 func pkcs8(tb testing.TB, key any) []byte {
 	tb.Helper()
@@ -102,13 +118,16 @@ func (w *writer) seal(b []byte) []byte {
 	return aead.Seal(nonce, nonce, b, w.aad)
 }
 
-func compress(b []byte) []byte {
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(1))
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.SpeedFastest))
 	if err != nil {
 		panic(err)
 	}
-	return z.EncodeAll(b, nil)
-}
+	return z
+})
+
+func compress(b []byte) []byte { return encoder().EncodeAll(b, nil) }
 
 // store gives the stored chunks of a log.
 func (w *writer) store(log []byte) (object []byte, sizes []int) {
