@@ -29,7 +29,7 @@ type Writer interface {
 	// ClaimCluster binds the store to a cluster's id, or fails with Kind WrongCluster.
 	ClaimCluster(ctx context.Context, clusterID string) error
 	PutTopic(ctx context.Context, id segment.UUID, name string) error
-	// PutPartition records the tier's start, only if the partition has none yet, and replaces the lineage.
+	// PutPartition records the tier's start, which stays from the first segment or hole on, and replaces the lineage.
 	PutPartition(ctx context.Context, id tier.PartitionID, start int64, lineage []segment.EpochStart) error
 	// StartCopy records a segment in state CopyStarted.
 	StartCopy(ctx context.Context, seg tier.Segment) error

@@ -33,8 +33,17 @@ func (r *run) copy(ctx context.Context, p *partition) {
 // all copies what fills holes and then what goes on behind the tier's end. left is what an error leaves uncopied.
 func (c *copier) all(ctx context.Context) (left []*localSegment, err error) {
 	left = slices.Concat(c.p.holed, c.p.candidates)
-	if err := c.cleanUp(ctx); err != nil || len(left) == 0 {
+	if err := c.cleanUp(ctx); err != nil {
 		return left, err
+	}
+	// Readers learn of a partition before anything of it is tiered: "nothing yet" and "no such topic" differ.
+	if !c.p.known && len(c.p.segments) > 0 {
+		if err := c.record(ctx); err != nil {
+			return left, err
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
 	}
 	if err := c.p.reopen(); err != nil {
 		return left, err

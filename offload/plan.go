@@ -59,7 +59,8 @@ func (r *run) locate(ctx context.Context, p *partition) error {
 	p.lineage = local
 	p.from = p.start()
 	recorded, ok := r.look(p)
-	if !ok {
+	// A partition that is only known by name has no end to go on from, and its start moves with the broker's.
+	if !ok || len(recorded.Segments(true)) == 0 && len(recorded.Holes()) == 0 {
 		return nil
 	}
 	p.known = true

@@ -26,7 +26,7 @@ func TestWhatIsEligible(t *testing.T) {
 		}, "10..-1 active segment", 10, 0},
 		{"one segment", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(10).done()
-		}, "0..-1 active segment", -1, -1},
+		}, "0..-1 active segment", 0, 0},
 		{"high watermark within a segment", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(10).roll().data(10).roll().data(5).done().highWatermark(19)
 		}, "10..19 above the high watermark; 20..-1 active segment", 10, 0},
@@ -35,7 +35,7 @@ func TestWhatIsEligible(t *testing.T) {
 		}, "20..-1 active segment", 20, 0},
 		{"high watermark 0", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(10).roll().data(10).done().highWatermark(0)
-		}, "0..9 above the high watermark; 10..-1 active segment", -1, -1},
+		}, "0..9 above the high watermark; 10..-1 active segment", 0, 0},
 		{"no high watermark", func(t testing.TB) *logBuilder {
 			l := newLog(t, "a", 0).data(10).roll().data(10).done()
 			l.write("replication-offset-checkpoint", "0\n1\nb 0 100\n")
@@ -49,7 +49,7 @@ func TestWhatIsEligible(t *testing.T) {
 		}, "100..-1 active segment", 100, 0},
 		{"a marker at the high watermark", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(80).txn(7).data(19).roll().data(5).end(7, false).data(1).done().highWatermark(105)
-		}, "0..99 at or beyond the last stable offset; 100..-1 active segment", -1, -1},
+		}, "0..99 at or beyond the last stable offset; 100..-1 active segment", 0, 0},
 		{"a marker below the high watermark", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(80).txn(7).data(19).roll().data(5).end(7, false).data(1).done().highWatermark(106)
 		}, "100..-1 active segment", 100, 0},
@@ -61,7 +61,7 @@ func TestWhatIsEligible(t *testing.T) {
 		}, "0..9 below the log start; 30..-1 active segment", 30, 15},
 		{"a log start in the active segment", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).data(10).roll().data(10).done().logStart(15)
-		}, "0..9 below the log start; 10..-1 active segment", -1, -1},
+		}, "0..9 below the log start; 10..-1 active segment", 15, 15},
 		{"compacted, by the cleaner's checkpoint", func(t testing.TB) *logBuilder {
 			return newLog(t, "a", 0).skip(3).data(5).skip(2).data(1).skip(4).roll().data(1).done().cleaned()
 		}, "15..-1 active segment", 15, 0},

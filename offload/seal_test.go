@@ -278,7 +278,7 @@ func TestWhatBoundsTheSealedPart(t *testing.T) {
 		{"a batch border", 13, false, 13, "13..-1 above the high watermark"},
 		{"the middle of a batch", 14, false, 13, "13..-1 above the high watermark"},
 		{"the active segment's base", 10, false, 10, "10..-1 above the high watermark"},
-		{"a closed segment", 5, false, -1, "0..-1 above the high watermark"},
+		{"a closed segment", 5, false, 0, "0..-1 above the high watermark"},
 		{"an open transaction", 17, true, 15, "15..-1 at or beyond the last stable offset"},
 		{"the high watermark before the marker", 17, false, 15, "15..-1 at or beyond the last stable offset"},
 	}
@@ -367,7 +367,7 @@ func TestActiveSegmentWithoutASnapshotIsLeft(t *testing.T) {
 		cfg.SealActive, cfg.SkipDamaged = true, true
 		report := w.offload(t, cfg)
 		r := of(t, report, "a", 0)
-		if !report.Failed() || r.Segments != 0 || len(r.Left) != 1 || r.Left[0].Reason != Damaged || !strings.Contains(r.Left[0].Detail, ".snapshot") || w.steps != 0 {
+		if !report.Failed() || r.Segments != 0 || len(r.Left) != 1 || r.Left[0].Reason != Damaged || !strings.Contains(r.Left[0].Detail, ".snapshot") || w.steps > 2 { // topic and partition
 			t.Errorf("%d steps, report %+v", w.steps, r)
 		}
 		cfg.SealActive = false

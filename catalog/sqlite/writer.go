@@ -254,7 +254,8 @@ func (s *step) putTopic(id segment.UUID, name string) error {
 	return s.write("INSERT INTO topics (topic_id, name, seen_ms, change) VALUES (?, ?, ?, ?)", id.String(), name, s.now, stamp{})
 }
 
-// PutPartition records the tier's start, only if the partition has none yet (-1: leave it open), and replaces the lineage.
+// PutPartition records the tier's start (-1: leave it open), which stays from the first segment or hole on, and replaces
+// the lineage.
 func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64, lineage []segment.EpochStart) error {
 	return d.record(ctx, fmt.Sprintf("record partition %d of topic %s", id.Partition, id.Topic), func(s *step) error {
 		topic := id.Topic.String()
@@ -268,8 +269,14 @@ func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64,
 			return err
 		}
 		merged := known
-		if !known.Valid && start >= 0 {
-			merged = sql.NullInt64{Int64: start, Valid: true}
+		if start >= 0 {
+			fixed, err := s.hasContent(id)
+			if err != nil {
+				return err
+			}
+			if !known.Valid || !fixed {
+				merged = sql.NullInt64{Int64: start, Valid: true}
+			}
 		}
 		before, err := s.lineage(id)
 		if err != nil {
@@ -301,6 +308,14 @@ func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64,
 		s.changes = append(s.changes, tier.BoundsChanged{Partition: id, Bounds: boundsFrom(merged)}, told)
 		return nil
 	})
+}
+
+// hasContent says whether anything was ever recorded between a partition's start and its end.
+func (s *step) hasContent(id tier.PartitionID) (found bool, err error) {
+	const query = `SELECT EXISTS (SELECT 1 FROM segments WHERE topic_id = ?1 AND partition = ?2)
+		OR EXISTS (SELECT 1 FROM holes WHERE topic_id = ?1 AND partition = ?2)`
+	err = s.QueryRowContext(s.ctx, query, id.Topic.String(), id.Partition).Scan(&found)
+	return found, err
 }
 
 func (s *step) lineage(id tier.PartitionID) (epochs []segment.EpochStart, err error) {

@@ -58,10 +58,11 @@ func TestEveryStepIsThereAfterReopening(t *testing.T) {
 		func(d *DB) error { return d.ClaimCluster(ctx, "MkU3OEVBNTcwNTJENDM2Qg") },
 		func(d *DB) error { return d.PutTopic(ctx, topicA, "orders") },
 		func(d *DB) error { return d.PutTopic(ctx, topicB, "orders") },
-		func(d *DB) error { return d.PutPartition(ctx, part0, 10, epochs(4, 0)) },
-		func(d *DB) error { return d.PutPartition(ctx, part0, 99, epochs(4, 0, 6, 150)) }, // the start stays
+		func(d *DB) error { return d.PutPartition(ctx, part0, 7, epochs(4, 0)) },
+		func(d *DB) error { return d.PutPartition(ctx, part0, 10, epochs(4, 0)) }, // nothing is tiered: the start moves
 		func(d *DB) error { return d.PutPartition(ctx, other, -1, nil) },
 		func(d *DB) error { return d.StartCopy(ctx, seg(1, 0, 99)) },
+		func(d *DB) error { return d.PutPartition(ctx, part0, 99, epochs(4, 0, 6, 150)) }, // from here on it stays
 		func(d *DB) error { return d.FinishCopy(ctx, part0, id(1)) },
 		func(d *DB) error { return d.StartCopy(ctx, seg(2, 100, 149)) },
 		func(d *DB) error { return d.StartCopy(ctx, seg(3, 200, 299)) },

@@ -97,3 +97,26 @@ func unzip(t *testing.T, archive, prefix, dir string) {
 		}
 	}
 }
+
+// A partition of which nothing can be tiered yet is known, with an empty tier, and not "no such topic". When the broker
+// deletes its beginning before anything was copied, its start moves.
+func TestPartitionWithoutClosedSegmentsIsEmptyNotUnknown(t *testing.T) {
+	cfg := testConfig(t)
+	dir := filepath.Join(cfg.Offload.LogDirs[0], "plain-0")
+	logs, err := filepath.Glob(filepath.Join(dir, "000*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range logs {
+		if !strings.HasPrefix(filepath.Base(f), "00000000000000000554.") {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	base, _ := startTier(t, cfg)
+	records, last := readAll(t, base, "plain-0", "read_committed", "earliest", -1, 64<<10)
+	if len(records) != 0 || last.end != "tier" || last.next != 554 {
+		t.Errorf("%d records, ended with %s at %d", len(records), last.end, last.next)
+	}
+}
