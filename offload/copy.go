@@ -89,6 +89,12 @@ func (c *copier) heal(ctx context.Context, s *localSegment) error {
 	}
 	switch f := c.faultOf(ctx, err); f.reason {
 	case Damaged, Unreadable, NoLeaderEpoch:
+		if !holed(s, c.p.holes) { // missing from the tier, and nobody has agreed to that
+			if f.reason == Damaged && c.cfg.SkipDamaged {
+				return c.hole(ctx, s, f)
+			}
+			return err
+		}
 		c.leave(c.p, s.leftover(KnownHole, f.Error()))
 		c.shrink(s.size)
 		return nil

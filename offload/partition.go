@@ -45,13 +45,15 @@ type partition struct {
 	// compacted says that the cleaner has been over this log, so that missing offsets are no surprise.
 	compacted bool
 
-	// What the catalog said: whether it knows the partition, where the tier ends (behind holes), and the holes.
-	known  bool
-	tiered int64
-	holes  []tier.Hole
+	// What the catalog said: whether it knows the partition, its view of it, where the tier ends (behind holes), and the
+	// holes.
+	known    bool
+	recorded *tier.Partition
+	tiered   int64
+	holes    []tier.Hole
 
 	// The plan: what is to be copied, and from which offset on the tier lacks it. holed are segments below that offset
-	// that a hole hides: they are copied if they are sound by now.
+	// that the tier lacks all the same: they are copied if they are sound by now.
 	planned    bool
 	candidates []*localSegment
 	holed      []*localSegment

@@ -73,7 +73,7 @@ func (r *run) locate(ctx context.Context, p *partition) error {
 			return &fault{CatalogFailed, errors.New("the catalog lost the partition")}
 		}
 	}
-	p.holes = recorded.Holes()
+	p.recorded, p.holes = recorded, recorded.Holes()
 	p.tiered = behindHoles(recorded.TieredEnd(), p.holes)
 	p.from = max(p.tiered, p.logStart)
 	return nil
@@ -108,6 +108,19 @@ func holed(s *localSegment, holes []tier.Hole) bool {
 	return slices.ContainsFunc(holes, func(h tier.Hole) bool { return h.From < s.next && s.base < h.To })
 }
 
+// covered tells whether finished segments hold all of a segment's offsets from the tier's start on. That the tier ends
+// behind it proves nothing: it may have holes, recorded ones and others, such as a rebuild from incomplete objects leaves.
+func (p *partition) covered(s *localSegment) bool {
+	for offset := max(s.base, p.recorded.Bounds().Start); offset < s.next; {
+		seg, ok := p.recorded.Find(offset)
+		if !ok || seg.BaseOffset > offset {
+			return false
+		}
+		offset = seg.EndOffset + 1
+	}
+	return true
+}
+
 // sortOut finds the candidates as far as that needs no look into the logs, and reports the rest.
 func (r *run) sortOut(p *partition) {
 	for i := range p.segments {
@@ -133,7 +146,7 @@ func (p *partition) unwanted(s *localSegment) Reason {
 	switch {
 	case s.next < 0:
 		return Active
-	case s.next <= p.tiered && !holed(s, p.holes):
+	case s.next <= p.tiered && p.covered(s):
 		return AlreadyCopied
 	case s.next <= p.tiered && (s.next <= p.logStart || s.end() >= p.highWatermark):
 		return KnownHole
