@@ -67,7 +67,9 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 	return f, nil
 }
 
-func findSegment(p *tier.Partition, name string) (*tier.Segment, bool) {
+// findSegment finds a readable segment by its id or its base offset. Of several with one base, the longest is meant: a
+// sealed segment that grew was copied again.
+func findSegment(p *tier.Partition, name string) (found *tier.Segment, ok bool) {
 	is := func(*tier.Segment) bool { return false }
 	if id, err := segment.ParseUUID(name); err == nil {
 		is = func(s *tier.Segment) bool { return s.ID == id }
@@ -75,11 +77,11 @@ func findSegment(p *tier.Partition, name string) (*tier.Segment, bool) {
 		is = func(s *tier.Segment) bool { return s.BaseOffset == base }
 	}
 	for _, s := range p.Segments(false) {
-		if is(s) {
-			return s, true
+		if is(s) && (found == nil || s.EndOffset > found.EndOffset) {
+			found = s
 		}
 	}
-	return nil, false
+	return found, found != nil
 }
 
 // Size is the file's length in bytes.
