@@ -32,15 +32,7 @@ lint: ## gofmt, vet and staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
-	@set -e; tmp=$$(mktemp -d); trap 'rm -rf '$$tmp EXIT; $(GO) list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r pkg dir; do \
-		targets=$$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir/*_test.go 2>/dev/null || true); \
-		[ -n "$$targets" ] || continue; \
-		$(GO) test -c -fuzz=Fuzz -o $$tmp/fuzz.test $$pkg; \
-		for target in $$targets; do \
-			echo "$$pkg $$target"; (cd $$dir && $$tmp/fuzz.test -test.run '^$$' -test.fuzz "^$$target$$" -test.fuzztime $(FUZZTIME) \
-				-test.fuzzminimizetime 10x -test.fuzzcachedir $$tmp/cache </dev/null); \
-		done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 bench: build ## print the figures of docs/benchmarks.md, measured in one run
 	$(BIN) bench
