@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -58,7 +59,7 @@ func Run(ctx context.Context, w io.Writer, self Self, names ...string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "BENCHMARK\tFIGURE\tMEASURED\tBAR\t")
 	for _, b := range benchmarks {
-		if len(names) > 0 && !contains(names, b.name) {
+		if len(names) > 0 && !slices.Contains(names, b.name) {
 			continue
 		}
 		found++
@@ -85,15 +86,6 @@ func Run(ctx context.Context, w io.Writer, self Self, names ...string) error {
 		return fmt.Errorf("bars missed: %s", strings.Join(missed, "; "))
 	}
 	return nil
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 // atMost is a figure that must not exceed its bar.

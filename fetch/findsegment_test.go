@@ -26,7 +26,7 @@ func TestBaseOffsetMeansTheLongestCopy(t *testing.T) {
 	if s, ok := findSegment(p, "10"); !ok || s.EndOffset != 39 {
 		t.Errorf("by base offset: %v", s)
 	}
-	if s, ok := findSegment(p, segment.UUID{1}.String()); ok && s.EndOffset != 19 {
+	if s, ok := findSegment(p, segment.UUID{1}.String()); !ok || s.EndOffset != 19 {
 		t.Errorf("by id: %v", s)
 	}
 }

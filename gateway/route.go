@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"coldtap/segment"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -38,9 +40,6 @@ func (r route) vary() string {
 	}
 	return "Accept-Encoding, Authorization"
 }
-
-// maxTopicName is Kafka's limit (org.apache.kafka.common.internals.Topic).
-const maxTopicName = 249
 
 // clusterPrefix is what the paths of the REST proxy's v3 begin with; a cluster's id and one of our paths follow.
 const clusterPrefix = "/v3/clusters/"
@@ -80,7 +79,7 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	}
 	if n > 1 {
 		name, sound := decodeSegment(parts[1])
-		if !sound || !validTopic(name) {
+		if !sound || !segment.LegalTopic(name) {
 			return newProblem(codeNoTopic, "%q cannot be a topic's name", printable(parts[1]))
 		}
 		x.req.Topic = name
@@ -145,19 +144,4 @@ func routeOf(parts [][]byte) route {
 
 func noRoute() *problem {
 	return newProblem(codeNoRoute, "no such resource; start at /topics, or at /openapi.json")
-}
-
-// validTopic is Kafka's rule for names (org.apache.kafka.common.internals.Topic).
-func validTopic(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxTopicName {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

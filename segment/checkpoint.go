@@ -67,7 +67,7 @@ func ParseOffsetCheckpoint(raw []byte) (map[TopicPartition]int64, error) {
 	err := parseCheckpoint(raw, 3, func(fields []string) bool {
 		partition, ok := checkpointNumber(fields[1], math.MaxInt32)
 		offset, ok2 := checkpointNumber(fields[2], math.MaxInt64)
-		if !ok || !ok2 || !validTopic(fields[0]) {
+		if !ok || !ok2 || !LegalTopic(fields[0]) {
 			return false
 		}
 		p := TopicPartition{Topic: strings.Clone(fields[0]), Partition: int32(partition)}

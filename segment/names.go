@@ -16,7 +16,7 @@ const (
 // be a legal name and the partition a number without leading zeros.
 func ParsePartitionDir(name string) (topic string, partition int32, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
-	if dash < 0 || !validTopic(name[:dash]) {
+	if dash < 0 || !LegalTopic(name[:dash]) {
 		return "", 0, false
 	}
 	digits := name[dash+1:]
@@ -27,8 +27,8 @@ func ParsePartitionDir(name string) (topic string, partition int32, ok bool) {
 	return name[:dash], int32(n), true
 }
 
-// validTopic follows Kafka's Topic.validate. Such a name is safe as a path element and as part of an object key.
-func validTopic(s string) bool {
+// LegalTopic says whether Kafka could have created a topic of that name. It follows Kafka's Topic.validate. Such a name is safe as a path element and as part of an object key.
+func LegalTopic(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > maxTopicName {
 		return false
 	}

@@ -74,7 +74,7 @@ func writable(r Record) error {
 	if len(custom) > math.MaxInt32-1 {
 		return fail(TooLarge, -1, "custom metadata of %d bytes", len(custom))
 	}
-	if !legalTopic(topic) {
+	if !segment.LegalTopic(topic) {
 		return fail(Malformed, -1, "%.300q is no topic name", topic)
 	}
 	return nil

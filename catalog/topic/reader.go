@@ -97,7 +97,7 @@ func (r *reader) bytes() []byte {
 // topic reads a topic's name. Names become object keys, so one that Kafka could not have created is refused here.
 func (r *reader) topic() string {
 	name := string(r.bytes())
-	if r.err == nil && !legalTopic(name) {
+	if r.err == nil && !segment.LegalTopic(name) {
 		r.fail(Malformed, "%.300q is no topic name", name)
 	}
 	return name

@@ -3,7 +3,6 @@ package topic
 import (
 	"strconv"
 
-	"coldtap/segment"
 	"coldtap/tier"
 )
 
@@ -77,10 +76,4 @@ func Changes(dst []tier.Change, r Record) []tier.Change {
 		}
 	}
 	return dst
-}
-
-// legalTopic says whether Kafka could have created a topic of that name.
-func legalTopic(name string) bool {
-	_, _, ok := segment.ParsePartitionDir(name + "-0")
-	return ok
 }

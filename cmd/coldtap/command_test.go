@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"coldtap/internal/config"
+
 	"coldtap/internal/testkit"
 )
 
@@ -63,9 +65,9 @@ func TestWrongUsageIsExitCodeTwo(t *testing.T) {
 	}
 }
 
-func writeConfig(t *testing.T) (file string) {
+// writeConfig writes a configuration to a file of its own.
+func writeConfig(t *testing.T, cfg config.Config) (file string) {
 	t.Helper()
-	cfg := testConfig(t)
 	file = filepath.Join(t.TempDir(), "coldtap.yaml")
 	var text bytes.Buffer
 	if err := cfg.Print(&text); err != nil {
@@ -78,7 +80,7 @@ func writeConfig(t *testing.T) (file string) {
 }
 
 func TestCheckAndPrintConfig(t *testing.T) {
-	file := writeConfig(t)
+	file := writeConfig(t, testConfig(t))
 	for _, name := range []string{"serve", "offload"} {
 		if code, out, said := commandLine(t, name, "--check", "--config", file); code != exitOK || !strings.Contains(out, "valid") {
 			t.Errorf("%s --check: exit %d %s %s", name, code, out, said)
@@ -90,7 +92,7 @@ func TestCheckAndPrintConfig(t *testing.T) {
 }
 
 func TestOffloadTwiceCopiesNothingTheSecondTime(t *testing.T) {
-	file := writeConfig(t)
+	file := writeConfig(t, testConfig(t))
 	args := []string{"offload", "--standalone", "--once", "--config", file}
 	code, out, said := commandLine(t, args...)
 	if code != exitOK || !strings.Contains(out, "copied 46 segments") || !strings.Contains(out, "active segment") {
@@ -106,14 +108,7 @@ func TestOffloadTwiceCopiesNothingTheSecondTime(t *testing.T) {
 
 func TestOffloadOfDamageIsExitCodeOneAndOthersGoOn(t *testing.T) {
 	cfg := testConfig(t)
-	file := filepath.Join(t.TempDir(), "coldtap.yaml")
-	var text bytes.Buffer
-	if err := cfg.Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := writeConfig(t, cfg)
 	log := filepath.Join(cfg.Offload.LogDirs[0], "plain-0", "00000000000000000191.log")
 	raw, err := os.ReadFile(log)
 	if err != nil {
@@ -136,14 +131,7 @@ func TestOffloadOfDamageIsExitCodeOneAndOthersGoOn(t *testing.T) {
 
 func TestHolesAreShownUntilTheyAreFilled(t *testing.T) {
 	cfg := testConfig(t)
-	file := filepath.Join(t.TempDir(), "coldtap.yaml")
-	var text bytes.Buffer
-	if err := cfg.Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := writeConfig(t, cfg)
 	log := filepath.Join(cfg.Offload.LogDirs[0], "plain-0", "00000000000000000191.log")
 	sound, err := os.ReadFile(log)
 	if err != nil {

@@ -50,7 +50,7 @@ func ParseKey(key, prefix string) (Key, error) {
 	if k.Topic, k.TopicID, err = cutID(parts[0]); err != nil {
 		return Key{}, err
 	}
-	if !legalTopic(k.Topic) {
+	if !segment.LegalTopic(k.Topic) {
 		return Key{}, fmt.Errorf("%.300q is no topic name", k.Topic)
 	}
 	partition, err := strconv.ParseUint(parts[1], 10, 31)
@@ -139,7 +139,7 @@ func stems(seg *tier.Segment, known string, prefixes []string) []string {
 func checkSegment(seg *tier.Segment) error {
 	var err error
 	switch {
-	case !legalTopic(seg.Topic):
+	case !segment.LegalTopic(seg.Topic):
 		err = fmt.Errorf("%.300q is no topic name", seg.Topic)
 	case seg.Partition.Topic.IsZero():
 		err = errors.New("no topic id")
@@ -156,20 +156,4 @@ func checkSegment(seg *tier.Segment) error {
 		return &layout.Error{Object: "segment " + seg.ID.String(), Err: err}
 	}
 	return nil
-}
-
-// legalTopic follows Kafka's org.apache.kafka.common.internals.Topic. It keeps a name that came from a metadata topic
-// or a bucket from leading out of the folder that it should name.
-func legalTopic(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > 249 {
-		return false
-	}
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

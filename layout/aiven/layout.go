@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
 
@@ -99,7 +100,7 @@ func newLayout(s store, o Options) (*Layout, error) {
 // was taken for another kind is read as well, with some chunks in two parts.
 func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	if checkSegment(seg) != nil {
-		return pageMultiple(max)
+		return layout.PlainChunk(max)
 	}
 	return pieceSize(l.geometries.of(keyOf(seg)), max)
 }
@@ -108,7 +109,7 @@ func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 func pieceSize(chunk, max int64) int64 {
 	switch {
 	case chunk == 0 || max < 1:
-		return pageMultiple(max)
+		return layout.PlainChunk(max)
 	case chunk <= max:
 		return max / chunk * chunk
 	}
@@ -120,17 +121,4 @@ func pieceSize(chunk, max int64) int64 {
 		}
 	}
 	return (chunk + least - 1) / least
-}
-
-// pageMultiple is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB.
-func pageMultiple(max int64) int64 {
-	const page = 4 << 10
-	if max < page {
-		return max
-	}
-	size := int64(page)
-	for size <= max/2 {
-		size *= 2
-	}
-	return size
 }

@@ -2,8 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -32,15 +30,7 @@ func New(client *rangeio.Client, prefix string) *Layout {
 // ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of
 // a .log can be read, so only the caller's memory decides.
 func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
-	const page = 4 << 10
-	if max < page {
-		return max
-	}
-	size := int64(page)
-	for size <= max/2 {
-		size *= 2
-	}
-	return size
+	return layout.PlainChunk(max)
 }
 
 // ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first, though
@@ -51,23 +41,5 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 	if err != nil {
 		return layout.Cost{}, err
 	}
-	key := stem + suffixLog
-	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
-		return layout.Cost{}, &layout.Error{Object: key,
-			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
-	}
-	if len(dst) == 0 {
-		return layout.Cost{}, nil
-	}
-	info, cost, err := l.store.ReadRange(ctx, key, dst, off, l.versions.Get(key), seg.Size)
-	if err == nil && !l.versions.Learn(key, info.ETag) {
-		// Two first reads ran side by side and an overwrite came between them.
-		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
-	}
-	if isKind(err, rangeio.Changed) || isKind(err, rangeio.NotFound) {
-		l.versions.Forget(key)
-	}
-	return costOf(cost), err
+	return l.versions.ReadPlain(ctx, l.store, stem+suffixLog, seg, dst, off)
 }
-
-func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"coldtap/layout"
+	"coldtap/segment"
 	"coldtap/tier"
 )
 
@@ -56,7 +57,7 @@ func checkSegment(seg *tier.Segment) error {
 
 func checkPartition(topic string, id tier.PartitionID) error {
 	switch {
-	case !legalTopic(topic):
+	case !segment.LegalTopic(topic):
 		return fmt.Errorf("%.300q is no topic name", topic)
 	case id.Topic.IsZero():
 		return errors.New("no topic id")
@@ -64,20 +65,4 @@ func checkPartition(topic string, id tier.PartitionID) error {
 		return fmt.Errorf("partition %d", id.Partition)
 	}
 	return nil
-}
-
-// legalTopic follows Kafka's org.apache.kafka.common.internals.Topic. It keeps a name that came from a metadata topic
-// or a bucket from leading out of the folder that it should name.
-func legalTopic(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > 249 {
-		return false
-	}
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

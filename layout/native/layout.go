@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"coldtap/layout"
@@ -40,15 +39,7 @@ func newLayout(s store, prefix string) *Layout {
 // ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of
 // a .log can be read, so only the caller's memory decides.
 func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
-	const page = 4 << 10
-	if max < page {
-		return max
-	}
-	size := int64(page)
-	for size <= max/2 {
-		size *= 2
-	}
-	return size
+	return layout.PlainChunk(max)
 }
 
 // ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first. Another
@@ -58,24 +49,7 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 	if err := checkSegment(seg); err != nil {
 		return layout.Cost{}, err
 	}
-	key := l.LogKey(seg)
-	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
-		return layout.Cost{}, &layout.Error{Object: key,
-			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
-	}
-	if len(dst) == 0 {
-		return layout.Cost{}, nil
-	}
-	etag := l.versions.Get(key)
-	info, cost, err := l.store.ReadRange(ctx, key, dst, off, etag, seg.Size)
-	if err == nil && !l.versions.Learn(key, info.ETag) {
-		// Two first reads ran side by side and an overwrite came between them.
-		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
-	}
-	if err != nil && isKind(err, rangeio.Changed, rangeio.NotFound) {
-		l.versions.Forget(key)
-	}
-	return costOf(cost), err
+	return l.versions.ReadPlain(ctx, l.store, l.LogKey(seg), seg, dst, off)
 }
 
 // ReadFiles reads the segment's small files with one request, and checks that they are this segment's.
