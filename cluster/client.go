@@ -1,0 +1,287 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"coldtap/segment"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// shortestGap is the time from one round's start to the next one's: ten a second, however many call Refresh.
+	shortestGap = 100 * time.Millisecond
+	// longestRound bounds a round, so that who waits for the next one gets an answer.
+	longestRound = 10 * time.Second
+)
+
+// Client keeps a View of a cluster up to date. Its methods may be called concurrently.
+type Client struct {
+	cfg     Config
+	log     *slog.Logger
+	kafka   *kgo.Client
+	metrics *metrics
+	notify  func(*View)
+	opened  time.Time
+	view    atomic.Pointer[View]
+
+	stop context.CancelFunc
+	done chan struct{} // closed when the background job has ended
+	wake chan struct{} // holds one
+
+	mu      sync.Mutex
+	watched map[segment.UUID]struct{} // replaced, never changed
+	next    *waiting                  // nil: nobody waits for the next round
+	lastErr error
+	closed  bool
+}
+
+// waiting is what the callers of Refresh that share a round wait for.
+type waiting struct {
+	done chan struct{} // closed when the round is over
+	err  error         // readable then
+}
+
+// Open starts asking the cluster and returns without waiting for it. notify, if not nil, is called with each new View, in
+// order and never concurrently; it must not call Refresh or Close, which wait for it. The Client is the caller's to Close.
+// An error is an *Error of Kind Option.
+func Open(cfg Config, notify func(*View)) (*Client, error) {
+	if len(cfg.Bootstrap) == 0 {
+		return nil, &Error{Kind: Option, Op: "bootstrap", Err: errNoBootstrap}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{cfg: cfg, log: cfg.logger(), notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	kafka, err := kgo.NewClient(append(cfg.ClientOptions(), kgo.BrokerMaxReadBytes(readBytes), kgo.FetchMaxBytes(1<<20))...)
+	if err != nil {
+		stop()
+		return nil, &Error{Kind: Option, Op: "cluster", Err: err}
+	}
+	c.kafka = kafka
+	if c.metrics, err = newMetrics(cfg.Registerer, c); err != nil {
+		stop()
+		kafka.Close()
+		return nil, err
+	}
+	go c.run(ctx)
+	return c, nil
+}
+
+// Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at once.
+// Ids that the cluster does not have cost nothing.
+func (c *Client) Watch(ids ...segment.UUID) {
+	set := make(map[segment.UUID]struct{}, len(ids))
+	for _, id := range ids {
+		if !id.IsZero() {
+			set[id] = struct{}{}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.watched
+	c.watched = set
+	for id := range set {
+		if _, ok := before[id]; !ok {
+			c.wakeUp()
+			return
+		}
+	}
+}
+
+// View is the newest one, nil before the first.
+func (c *Client) View() *View { return c.view.Load() }
+
+// Refresh waits for a round that starts after the call. nil means that there is a new View whose requests were all sent
+// after the call began, and that notify has returned from it; it does not mean that every leader answered, which
+// Partition.BoundsAt tells (not before View.At). Callers that wait together share one round, and at most ten start per
+// second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors are
+// *Error.
+func (c *Client) Refresh(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return errClosed
+	}
+	if c.next == nil {
+		c.next = &waiting{done: make(chan struct{})}
+	}
+	w := c.next
+	c.wakeUp()
+	c.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		return &Error{Kind: Canceled, Op: "refresh", Err: ctx.Err()}
+	}
+}
+
+var errClosed = &Error{Kind: Canceled, Op: "refresh", Err: errors.New("the cluster's client is closed")}
+
+// wakeUp makes the next round start as soon as it may. The caller holds mu.
+func (c *Client) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Age is the time since the requests behind the present View were sent; since Open while there is none.
+func (c *Client) Age() time.Duration {
+	if v := c.view.Load(); v != nil {
+		return time.Since(v.At)
+	}
+	return time.Since(c.opened)
+}
+
+// LastError is why the last round gave no View, an *Error; nil when it gave one, and before the first round.
+func (c *Client) LastError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastErr
+}
+
+// Close ends the background job and the connections, and waits for both. Who waits in Refresh gets an error of Kind
+// Canceled. The last View stays readable. More calls do nothing.
+func (c *Client) Close() {
+	c.stop()
+	<-c.done
+}
+
+// run is the background job.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.done)
+	defer c.kafka.Close()
+	defer c.refuse()
+	asker := newAsker(c.kafka, c.metrics, c.log)
+	outage := outage{log: c.log}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var begun time.Time
+	for {
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		case <-ctx.Done():
+			return
+		}
+		if gap := shortestGap - time.Since(begun); gap > 0 {
+			timer.Reset(gap)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		begun = time.Now()
+		w, watched := c.begin()
+		view, more, err := asker.round(ctx, c.view.Load(), watched)
+		if ctx.Err() != nil {
+			c.finish(w, errClosed)
+			return
+		}
+		took := time.Since(begun)
+		if err != nil {
+			c.metrics.round(took, resultOf(err.Kind))
+			outage.failed(err)
+			c.finish(w, err)
+		} else {
+			result := resultOK
+			if outage.answered(view, asker.unanswered, asker.firstFailure) {
+				result = resultPartial
+			}
+			c.metrics.round(took, result)
+			c.metrics.unanswered.Set(float64(asker.unanswered))
+			c.view.Store(view)
+			if c.notify != nil {
+				c.notify(view)
+			}
+			c.finish(w, nil)
+		}
+		pause := c.cfg.pause(outage.failures)
+		if more {
+			pause = shortestGap
+		}
+		timer.Reset(pause)
+	}
+}
+
+// begin takes what the round is for; calls of Refresh from here on wait for the round after it.
+func (c *Client) begin() (*waiting, map[segment.UUID]struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.wake:
+	default:
+	}
+	w := c.next
+	c.next = nil
+	return w, c.watched
+}
+
+func (c *Client) finish(w *waiting, err error) {
+	c.mu.Lock()
+	c.lastErr = err
+	c.mu.Unlock()
+	if w != nil {
+		w.err = err
+		close(w.done)
+	}
+}
+
+// refuse sends those away who wait for a round that will not be.
+func (c *Client) refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.next != nil {
+		c.next.err = errClosed
+		close(c.next.done)
+		c.next = nil
+	}
+}
+
+// outage logs when the cluster, or some of its leaders, stop answering and when they are back.
+type outage struct {
+	log      *slog.Logger
+	failures int // rounds in a row without a View
+	kind     Kind
+	since    time.Time
+	partials int // rounds in a row with a View but without some leaders' answers
+}
+
+func (o *outage) failed(err *Error) {
+	if o.failures == 0 {
+		o.since = time.Now()
+	}
+	if o.failures == 0 || o.kind != err.Kind {
+		o.log.Warn("the cluster does not answer", "error", err)
+	}
+	o.failures++
+	o.kind = err.Kind
+}
+
+// answered tells whether partitions are without an answer. One such round is what any move of a leader costs; the second is
+// worth a line.
+func (o *outage) answered(v *View, unanswered int, why error) bool {
+	if o.failures > 0 {
+		o.log.Info("the cluster answers again", "after", time.Since(o.since).Round(time.Millisecond), "topics", len(v.Topics))
+		o.failures = 0
+	}
+	switch {
+	case unanswered > 0:
+		if o.partials++; o.partials == 2 {
+			o.log.Warn("leaders of watched partitions do not answer", "partitions", unanswered, "error", why)
+		}
+	case o.partials >= 2:
+		o.log.Info("all leaders of watched partitions answer again")
+		fallthrough
+	default:
+		o.partials = 0
+	}
+	return o.partials > 0
+}

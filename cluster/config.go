@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// Config says which cluster, and how to get in.
+type Config struct {
+	Bootstrap []string       // host:port, at least one
+	TLS       *tls.Config    // nil = plaintext; see TLSOptions
+	SASL      sasl.Mechanism // nil = none; see SASLOptions
+	ClientID  string         // what the brokers' quotas and logs call us; default "coldtap"
+
+	// Interval is the time from one round to the next; default 1 s. After failures it doubles, to at most ten times as
+	// long and at most 10 s (or Interval, if that is longer).
+	Interval time.Duration
+
+	Logger     *slog.Logger          // nil = slog.Default
+	Registerer prometheus.Registerer // nil = metrics are kept but not registered
+}
+
+const (
+	defaultInterval = time.Second
+	longestBackoff  = 10 * time.Second
+	// readBytes bounds one answer. Metadata takes some 50 bytes a partition at three replicas, so this is for 600,000.
+	readBytes = 32 << 20
+)
+
+// ClientOptions are kgo options for a client of this cluster: addresses, TLS, SASL, the client id, timeouts that notice a
+// dead broker within 5 s and give up within 10 s, and no client metrics pushed to brokers. Topic creation stays off. What
+// kgo logs goes to Logger at debug level only, since who uses the client reports its failures.
+func (c Config) ClientOptions() []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Bootstrap...),
+		kgo.ClientID(c.clientID()),
+		kgo.WithLogger(kgoLogger{c.logger()}),
+		kgo.DialTimeout(5 * time.Second),
+		kgo.RequestTimeoutOverhead(5 * time.Second),
+		kgo.RetryTimeout(10 * time.Second),
+		kgo.RequestRetries(5),
+		kgo.RetryBackoffFn(retryBackoff),
+		kgo.DisableClientMetrics(),
+	}
+	if c.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.TLS))
+	}
+	if c.SASL != nil {
+		opts = append(opts, kgo.SASL(c.SASL))
+	}
+	return opts
+}
+
+// retryBackoff gives 50, 100, 200, 400, 800 ms: five retries end within 2 s when every broker refuses connections.
+func retryBackoff(tries int) time.Duration {
+	return 50 * time.Millisecond << min(max(tries-1, 0), 4)
+}
+
+func (c Config) clientID() string {
+	if c.ClientID == "" {
+		return "coldtap"
+	}
+	return c.ClientID
+}
+
+func (c Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
+}
+
+func (c Config) interval() time.Duration {
+	if c.Interval <= 0 {
+		return defaultInterval
+	}
+	return c.Interval
+}
+
+// pause is the time to the next round after so many failures in a row.
+func (c Config) pause(failures int) time.Duration {
+	d := c.interval()
+	longest := max(d, min(10*d, longestBackoff))
+	return min(d<<min(failures, 4), longest)
+}
+
+var errNoBootstrap = errors.New("at least one host:port is needed")
+
+// kgoLogger passes kgo's log lines on at debug level.
+type kgoLogger struct{ log *slog.Logger }
+
+func (l kgoLogger) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelNone
+}
+
+func (l kgoLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	l.log.Debug(msg, append(keyvals, "kgo_level", level.String())...)
+}

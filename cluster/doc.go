@@ -1,0 +1,37 @@
+// Package cluster keeps what only a live Kafka cluster knows: the topics and their ids, leaders and leader epochs, and,
+// for the topics that are watched, the offsets that bound each partition and the lineage of leader epochs that wrote it.
+//
+// A Client asks in rounds. A round sends one Metadata request for all topics, then, to each broker that leads watched
+// partitions, one ListOffsets request per kind of bound (Kafka refuses a partition that is named twice in one request),
+// then OffsetForLeaderEpoch requests for the partitions whose leader epoch is new. Its outcome is a View, immutable and
+// read without a lock. Rounds run every Interval, and at once when somebody calls Refresh; at most ten start per second.
+//
+// Invariants:
+//   - The cluster is only read. The API keys that a Client sends are ApiVersions, Metadata (which never creates topics),
+//     ListOffsets, OffsetForLeaderEpoch and those of SASL; a test holds that. It joins no group.
+//   - The kinds of bounds are asked in the order log start, local start, latest tiered, last stable, high watermark. Each
+//     moves up while the next is asked, so that what a sound leader answers never contradicts itself.
+//   - A partition's log start, last stable offset and high watermark are taken over together or not at all; when the
+//     leader does not answer, all five values stay as they were, and Partition.BoundsAt says of when they are.
+//   - Nothing a broker says is believed unchecked. Values that are negative, beyond 1<<62 or contradict each other become
+//     unknown (-1), and are counted. Within one leader epoch a log start, last stable offset or high watermark that moves
+//     back is ignored (and counted): a leader never takes them back, so it is a late answer or nonsense. A new leader
+//     epoch may answer lower values and is believed: after an unclean election the log is truncated, and a follower that
+//     became leader may not have heard of the last move of the log start.
+//   - Metadata with an older leader epoch than one seen for the same topic id comes from a broker that lags. It is
+//     ignored five times in a row, as clients do, then believed.
+//   - A topic's absence from the list of all topics does not prove that it is gone: a lagging broker lists less, and so
+//     does every broker once the right to describe the topic was withdrawn. Of a watched topic it is believed when a
+//     second request, which names the topic, is answered with "unknown".
+//   - A lineage takes one answer per leader epoch that wrote, a hundred per round and at most 1,000 in all. A partition that
+//     has more gets none (nil, logged), and its readers derive it from the segments.
+//   - While the cluster is away the View stays and Age grows. An outage is logged once, and once more when it is over.
+//
+// The principal needs the right to describe the topics. Kafka lists no topic that it may not describe; ids that were
+// watched before they were ever seen are then simply missing.
+//
+// Non-goals: anything about segments or the object store, and writing to the cluster.
+//
+// It follows KIP-516 (topic ids), KIP-320 (leader epochs), KIP-405 and KIP-1005 (the bounds of tiered storage), and the
+// classes ReplicaManager and LeaderEpochFileCache of Kafka.
+package cluster

@@ -1,0 +1,286 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"coldtap/segment"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// deepestWalk is how many answers a lineage may take, one per leader epoch that wrote. Beyond it the lineage is
+	// unknown (nil) until the leader epoch changes, and readers derive it from the segments' metadata.
+	deepestWalk = 1000
+	// walkPerRound is how many of them one round takes, so that a View does not wait for a thousand round trips.
+	walkPerRound = 100
+)
+
+// lineage is what is known of the leader epochs that wrote a partition, and the walk that finds out more.
+//
+// The walk goes down: asked for an epoch, the leader gives the largest epoch up to it that wrote, and its end offset,
+// which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it gives the epoch asked
+// and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when an end offset is not
+// above the log start, and early at an epoch that was known before: two logs that both hold records of one epoch are equal up
+// to that epoch's start. An answer that is undefined (epoch -1) ends it without a result, and the next round starts anew: the
+// leader has no epochs of its log, as with old message formats.
+//
+// The start of the first epoch that wrote after a prefix of records older than message format v2 is where they end; if
+// that epoch is 0 it is taken to begin at the log start, since there is no epoch below to ask for.
+type lineage struct {
+	// entries ascend. The last is that of the leader epoch they were asked under, even while it has written nothing: it
+	// begins at the end of the log that its leader found, and may write at any time.
+	entries []segment.EpochStart
+	epoch   int32 // the leader epoch under which entries were asked
+	known   bool  // there was such a walk
+	walk    *walk // the one under way
+}
+
+// shown gives the entries for a View: those from the one that holds the log start on, the leader's own only if it wrote.
+func (l *lineage) shown(p *Partition) []segment.EpochStart {
+	list := l.entries
+	if n := len(list); n > 0 && list[n-1].Epoch == l.epoch && p.HighWatermark >= 0 && list[n-1].StartOffset >= p.HighWatermark {
+		list = list[:n-1]
+	}
+	for len(list) > 1 && list[1].StartOffset <= p.LogStart {
+		list = list[1:]
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clip(list)
+}
+
+// due tells whether the leader has to be asked.
+func (l *lineage) due(p *Partition) bool {
+	return p.LeaderEpoch >= 0 && p.LogStart >= 0 && (!l.known || l.epoch != p.LeaderEpoch)
+}
+
+// walk is a way down in progress.
+type walk struct {
+	under  int32 // the leader epoch
+	found  []segment.EpochStart
+	first  bool  // nothing is answered yet
+	epoch  int32 // the lowest one answered; its start is what is looked for
+	end    int64 // its end offset
+	asked  int32
+	steps  int
+	status walkStatus
+}
+
+type walkStatus uint8
+
+const (
+	walking walkStatus = iota
+	walkDone
+	walkTooDeep
+	walkUndefined
+	walkNonsense
+)
+
+func newWalk(under int32) *walk { return &walk{under: under, first: true, asked: under} }
+
+// answer takes one answer. old are the entries known before, ascending.
+func (w *walk) answer(epoch int32, end, logStart int64, old []segment.EpochStart) {
+	w.steps++
+	w.status = w.take(epoch, end, logStart, old)
+	if w.status != walking {
+		slices.Reverse(w.found)
+		return
+	}
+	w.asked = w.epoch - 1
+	if w.asked < 0 {
+		w.found = append(w.found, segment.EpochStart{Epoch: w.epoch, StartOffset: min(logStart, w.end)})
+		slices.Reverse(w.found)
+		w.status = walkDone
+		return
+	}
+	if w.steps >= deepestWalk {
+		w.status = walkTooDeep
+	}
+}
+
+func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) walkStatus {
+	if epoch == -1 && end == -1 {
+		return walkUndefined
+	}
+	if epoch < 0 || epoch > w.asked || end < 0 || end > largestOffset {
+		return walkNonsense
+	}
+	if w.first {
+		w.first = false
+		w.epoch, w.end = epoch, end
+		switch {
+		case end <= logStart: // the log is empty, and whatever comes is the leader's
+			w.found = append(w.found, segment.EpochStart{Epoch: w.under, StartOffset: logStart})
+			return walkDone
+		case epoch < w.under:
+			w.found = append(w.found, segment.EpochStart{Epoch: w.under, StartOffset: end})
+		}
+		return walking
+	}
+	switch {
+	case end > w.end:
+		return walkNonsense
+	case end == w.end && w.epoch != w.under:
+		return walkDone // w.epoch was an echo: the answer to a question below the first epoch
+	}
+	w.found = append(w.found, segment.EpochStart{Epoch: w.epoch, StartOffset: end})
+	w.epoch, w.end = epoch, end
+	if end <= logStart {
+		return walkDone
+	}
+	if i, ok := slices.BinarySearchFunc(old, epoch, func(e segment.EpochStart, epoch int32) int { return int(int64(e.Epoch) - int64(epoch)) }); ok &&
+		old[0].StartOffset <= logStart && old[i].StartOffset < end {
+		for ; i >= 0; i-- {
+			w.found = append(w.found, old[i])
+		}
+		return walkDone
+	}
+	return walking
+}
+
+// walkLineages asks for the lineages that are due, all partitions of a broker in one request, if the leader answered for
+// the bounds in the View of at. more says that there is more to ask.
+func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
+	walking := map[int32][]*partition{}
+	for _, parts := range a.topics {
+		for _, p := range parts {
+			if !p.now.BoundsAt.Equal(at) {
+				continue
+			}
+			if !p.lineage.due(&p.now) {
+				p.lineage.walk = nil
+				continue
+			}
+			if p.lineage.walk == nil || p.lineage.walk.under != p.now.LeaderEpoch {
+				p.lineage.walk = newWalk(p.now.LeaderEpoch)
+			}
+			walking[p.now.Leader] = append(walking[p.now.Leader], p)
+		}
+	}
+	for range walkPerRound {
+		if len(walking) == 0 {
+			return false
+		}
+		answers := make(map[int32]*epochAnswers, len(walking))
+		for broker, parts := range walking {
+			answers[broker] = &epochAnswers{list: make([]epochAnswer, len(parts))}
+		}
+		perBroker(walking, func(broker int32, parts []*partition) {
+			ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+			defer cancel()
+			answers[broker].err = a.epochsOf(ctx, broker, parts, answers[broker].list)
+		})
+		next := map[int32][]*partition{}
+		for broker, parts := range walking {
+			got := answers[broker]
+			for i, p := range parts {
+				err := got.err
+				if err == nil {
+					err = got.list[i].err
+				}
+				if err != nil { // asked again next round, from here on
+					a.unanswered++
+					a.failure(asError(fmt.Sprintf("leader epochs of %s-%d at broker %d", p.topic, p.now.Number, broker), err))
+					continue
+				}
+				if a.step(p, got.list[i]) {
+					next[broker] = append(next[broker], p)
+				}
+			}
+		}
+		walking = next
+	}
+	return len(walking) > 0
+}
+
+// step gives an answer to a partition's walk, and tells whether it goes on.
+func (a *asker) step(p *partition, got epochAnswer) bool {
+	l := &p.lineage
+	w := l.walk
+	w.answer(got.epoch, got.end, p.now.LogStart, l.entries)
+	switch w.status {
+	case walking:
+		return true
+	case walkDone:
+		l.entries, l.epoch, l.known = w.found, w.under, true
+	case walkTooDeep:
+		a.log.Warn("a partition has too many leader epochs: its lineage comes from the segments", "topic", p.topic,
+			"partition", p.now.Number, "leader_epoch", w.under, "asked", w.steps)
+		l.entries, l.epoch, l.known = nil, w.under, true
+	case walkUndefined:
+		// The leader does not know (yet): what was known stays, and the next round asks again.
+	case walkNonsense:
+		a.metrics.reject(rejectLineage)
+		l.entries, l.known = nil, false
+	}
+	l.walk = nil
+	return false
+}
+
+type epochAnswers struct {
+	list []epochAnswer
+	err  error // of the request
+}
+
+type epochAnswer struct {
+	epoch int32
+	end   int64
+	err   error
+}
+
+var errOldEpochs = &Error{Kind: Answer, Op: "leader epochs", Err: errors.New("the broker's protocol is older than Kafka 2.0")}
+
+// epochsOf asks one broker for the next step of each partition's walk.
+func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, answers []epochAnswer) error {
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	req.ReplicaID = -1
+	index := indexOf(parts)
+	for _, name := range index.names {
+		rt := kmsg.NewOffsetForLeaderEpochRequestTopic()
+		rt.Topic = name
+		for number, i := range index.parts[name] {
+			rp := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+			rp.Partition = number
+			rp.CurrentLeaderEpoch = parts[i].now.LeaderEpoch
+			rp.LeaderEpoch = parts[i].lineage.walk.asked
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	raw, err := a.kafka.Broker(int(broker)).RetriableRequest(ctx, req)
+	if err != nil {
+		return err
+	}
+	resp, ok := raw.(*kmsg.OffsetForLeaderEpochResponse)
+	if !ok {
+		return &Error{Kind: Answer, Op: "leader epochs"}
+	}
+	if resp.Version < 1 {
+		return errOldEpochs
+	}
+	for i := range answers {
+		answers[i].err = errNotAnswered
+	}
+	seen := make([]bool, len(parts))
+	for ti := range resp.Topics {
+		t := &resp.Topics[ti]
+		for pi := range t.Partitions {
+			rp := &t.Partitions[pi]
+			i, ok := index.parts[t.Topic][rp.Partition]
+			if !ok || seen[i] {
+				a.metrics.reject(rejectRepeated)
+				continue
+			}
+			seen[i] = true
+			answers[i] = epochAnswer{epoch: rp.LeaderEpoch, end: rp.EndOffset, err: kerr.ErrorForCode(rp.ErrorCode)}
+		}
+	}
+	return nil
+}

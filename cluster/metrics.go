@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Why a value of an answer was dropped.
+const (
+	rejectRange         = "range"         // negative where no offset is, or beyond 1<<62
+	rejectContradiction = "contradiction" // two bounds that exclude each other
+	rejectBackwards     = "backwards"     // a bound that moved back within one leader epoch
+	rejectRepeated      = "repeated"      // a partition, topic or id that was answered twice or not asked for
+	rejectStale         = "stale"         // an older leader epoch than one seen
+	rejectLineage       = "lineage"       // epochs or end offsets that do not descend
+	rejectName          = "name"          // a topic name that Kafka would not create, or a partition number below 0
+)
+
+var rejectReasons = []string{rejectRange, rejectContradiction, rejectBackwards, rejectRepeated, rejectStale, rejectLineage, rejectName}
+
+// What a round came to, beside the kinds of Error.
+const (
+	resultOK      = "ok"
+	resultPartial = "partial" // a new View, but watched partitions did not answer
+)
+
+type metrics struct {
+	rounds     *prometheus.CounterVec
+	seconds    prometheus.Histogram
+	unanswered prometheus.Gauge
+	rejected   *prometheus.CounterVec
+}
+
+func resultOf(k Kind) string {
+	if k == Answer {
+		return "answer"
+	}
+	return k.String()
+}
+
+func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
+	m := &metrics{
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_refreshes_total",
+			Help: "Rounds of asking the cluster, by result: ok, partial (some watched partitions did not answer), unreachable, unauthorized, denied, answer (nonsense)."},
+			[]string{"result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "coldtap_cluster_refresh_seconds",
+			Help:    "How long a round took, failed ones included.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
+		unanswered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_unanswered_partitions",
+			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round."}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_rejected_answers_total",
+			Help: "Values in brokers' answers that were dropped, by reason: range, contradiction, backwards, repeated, stale, lineage, name."},
+			[]string{"reason"}),
+	}
+	for _, result := range []string{resultOK, resultPartial} {
+		m.rounds.WithLabelValues(result)
+	}
+	for k := Unreachable; k <= Answer; k++ {
+		m.rounds.WithLabelValues(resultOf(k))
+	}
+	for _, reason := range rejectReasons {
+		m.rejected.WithLabelValues(reason)
+	}
+	if reg == nil {
+		return m, nil
+	}
+	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_cluster_view_age_seconds",
+		Help: "How long ago the requests behind the present view were sent; since the start while there is none."},
+		func() float64 { return c.Age().Seconds() })
+	for _, col := range []prometheus.Collector{m.rounds, m.seconds, m.unanswered, m.rejected, age} {
+		if err := reg.Register(col); err != nil {
+			return nil, &Error{Kind: Option, Op: "registerer", Err: err}
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) reject(reason string) { m.rejected.WithLabelValues(reason).Inc() }
+
+func (m *metrics) round(took time.Duration, result string) {
+	m.seconds.Observe(took.Seconds())
+	m.rounds.WithLabelValues(result).Inc()
+}

@@ -1,0 +1,306 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"coldtap/segment"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// asker asks the cluster round by round. It belongs to the background job.
+type asker struct {
+	kafka   *kgo.Client
+	metrics *metrics
+	log     *slog.Logger
+
+	topics map[segment.UUID]map[int32]*partition // the watched ones that exist
+
+	// Of the last round:
+	unanswered   int // watched partitions without bounds from it, or whose lineage is due and was not answered
+	firstFailure error
+}
+
+// partition is a watched partition from round to round.
+type partition struct {
+	now   Partition // as the next View will show it, Lineage excepted
+	topic string
+	stale int // rounds in a row whose metadata had an older leader epoch
+
+	boundsEpoch int32 // the leader epoch under which now's bounds were answered
+	lineage     lineage
+}
+
+// staleRounds is how often in a row Metadata with an older leader epoch is ignored. It is five in clients, too.
+const staleRounds = 5
+
+func newAsker(kafka *kgo.Client, m *metrics, log *slog.Logger) *asker {
+	return &asker{kafka: kafka, metrics: m, log: log, topics: map[segment.UUID]map[int32]*partition{}}
+}
+
+// round asks everything once. more says that lineages are not finished, so that the next round should not wait.
+func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]struct{}) (v *View, more bool, err *Error) {
+	ctx, cancel := context.WithTimeout(ctx, longestRound)
+	defer cancel()
+	v = &View{At: time.Now()}
+	a.unanswered, a.firstFailure = 0, nil
+	if err := a.metadata(ctx, v, last, watched); err != nil {
+		return nil, false, err
+	}
+	a.enroll(v, watched)
+	brokers := a.byLeader()
+	a.askBounds(ctx, brokers, v.At)
+	more = a.walkLineages(ctx, v.At)
+	a.fill(v)
+	return v, more, nil
+}
+
+// metadata fills in the topics.
+func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment.UUID]struct{}) *Error {
+	before := map[string]*Topic{}
+	if last != nil {
+		for i := range last.Topics {
+			before[last.Topics[i].Name] = &last.Topics[i]
+		}
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = nil // all
+	resp, err := a.askMetadata(ctx, req)
+	if err != nil {
+		return err
+	}
+	if resp.ClusterID != nil {
+		v.ClusterID = *resp.ClusterID
+	}
+	c := collected{asker: a, before: before, names: map[string]bool{}, ids: map[segment.UUID]bool{}}
+	c.add(resp.Topics)
+
+	// A watched topic that is missing, and whose name is not taken by another one, is asked for by name.
+	byName := kmsg.NewPtrMetadataRequest()
+	for name, t := range before {
+		if _, ok := watched[t.ID]; ok && !c.names[name] {
+			rt := kmsg.NewMetadataRequestTopic()
+			rt.Topic = kmsg.StringPtr(name)
+			byName.Topics = append(byName.Topics, rt)
+		}
+	}
+	if len(byName.Topics) > 0 {
+		resp, err := a.askMetadata(ctx, byName)
+		if err != nil {
+			return err
+		}
+		c.add(resp.Topics)
+		for _, rt := range byName.Topics { // what was not answered at all is not gone either
+			if !c.names[*rt.Topic] && !c.gone[*rt.Topic] {
+				c.keep(before[*rt.Topic])
+			}
+		}
+	}
+	slices.SortFunc(c.topics, func(x, y Topic) int { return cmp.Compare(x.Name, y.Name) })
+	v.Topics = c.topics
+	return nil
+}
+
+func (a *asker) askMetadata(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, *Error) {
+	req.AllowAutoTopicCreation = false
+	resp, err := req.RequestWith(ctx, a.kafka)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return nil, asError("metadata", err)
+	}
+	if len(resp.Brokers) == 0 {
+		return nil, &Error{Kind: Answer, Op: "metadata", Err: errors.New("no broker in the answer")}
+	}
+	return resp, nil
+}
+
+// collected are the topics of a round's Metadata answers.
+type collected struct {
+	asker  *asker
+	before map[string]*Topic
+	topics []Topic
+	names  map[string]bool
+	ids    map[segment.UUID]bool
+	gone   map[string]bool // said to be unknown
+}
+
+func (c *collected) add(answer []kmsg.MetadataResponseTopic) {
+	for i := range answer {
+		t := &answer[i]
+		if t.Topic == nil || !segment.LegalTopic(*t.Topic) {
+			c.asker.metrics.reject(rejectName)
+			continue
+		}
+		id := segment.UUID(t.TopicID)
+		if c.names[*t.Topic] || !id.IsZero() && c.ids[id] {
+			c.asker.metrics.reject(rejectRepeated)
+			continue
+		}
+		switch err := kerr.ErrorForCode(t.ErrorCode); {
+		case err == nil:
+			c.put(Topic{ID: id, Name: *t.Topic, Internal: t.IsInternal, Partitions: c.partitions(id, t)})
+		case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InvalidTopicException):
+			if c.gone == nil {
+				c.gone = map[string]bool{}
+			}
+			c.gone[*t.Topic] = true
+		default:
+			if old := c.before[*t.Topic]; old != nil && (id.IsZero() || id == old.ID) {
+				c.keep(old)
+			}
+			c.asker.failure(asError("metadata of topic "+*t.Topic, err))
+		}
+	}
+}
+
+func (c *collected) put(t Topic) {
+	c.topics = append(c.topics, t)
+	c.names[t.Name] = true
+	c.ids[t.ID] = true
+}
+
+// keep takes a topic over from the View before, unless its id has gone to another name.
+func (c *collected) keep(t *Topic) {
+	if t.ID.IsZero() || !c.ids[t.ID] {
+		c.put(*t)
+	}
+}
+
+// partitions gives those of one topic, their bounds unknown. Where nothing has changed since the View before, the slice is
+// that of then: a cluster has 100,000 of them, of which few are watched.
+func (c *collected) partitions(id segment.UUID, t *kmsg.MetadataResponseTopic) []Partition {
+	answer := t.Partitions
+	slices.SortFunc(answer, func(x, y kmsg.MetadataResponseTopicPartition) int { return cmp.Compare(x.Partition, y.Partition) })
+	if old := c.before[*t.Topic]; old != nil && old.ID == id && slices.EqualFunc(old.Partitions, answer, sameBare) {
+		return old.Partitions
+	}
+	list := make([]Partition, 0, len(answer))
+	for i := range answer {
+		p := bare(&answer[i])
+		switch {
+		case p.Number < 0:
+			c.asker.metrics.reject(rejectName)
+		case len(list) > 0 && list[len(list)-1].Number == p.Number:
+			c.asker.metrics.reject(rejectRepeated)
+		default:
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func bare(p *kmsg.MetadataResponseTopicPartition) Partition {
+	return Partition{Number: p.Partition, Leader: max(p.Leader, -1), LeaderEpoch: max(p.LeaderEpoch, -1),
+		LogStart: -1, LocalStart: -1, HighWatermark: -1, LastStable: -1, LatestTiered: -1}
+}
+
+func sameBare(old Partition, p kmsg.MetadataResponseTopicPartition) bool {
+	return old.Number == p.Partition && old.Leader == p.Leader && old.LeaderEpoch == p.LeaderEpoch && old.BoundsAt.IsZero() &&
+		old.Lineage == nil
+}
+
+// enroll brings the watched partitions in line with the topics there are.
+func (a *asker) enroll(v *View, watched map[segment.UUID]struct{}) {
+	topics := make(map[segment.UUID]map[int32]*partition, len(watched))
+	for i := range v.Topics {
+		t := &v.Topics[i]
+		if _, ok := watched[t.ID]; !ok {
+			continue
+		}
+		known := a.topics[t.ID]
+		parts := make(map[int32]*partition, len(t.Partitions))
+		for _, m := range t.Partitions {
+			p := known[m.Number]
+			if p == nil {
+				p = &partition{now: Partition{Number: m.Number, Leader: -1, LeaderEpoch: -1, LogStart: -1, LocalStart: -1, HighWatermark: -1,
+					LastStable: -1, LatestTiered: -1}, boundsEpoch: -1}
+			}
+			p.topic = t.Name
+			if m.LeaderEpoch < p.now.LeaderEpoch && p.stale < staleRounds {
+				p.stale++
+				a.metrics.reject(rejectStale)
+			} else {
+				p.now.Leader, p.now.LeaderEpoch, p.stale = m.Leader, m.LeaderEpoch, 0
+			}
+			parts[m.Number] = p
+		}
+		topics[t.ID] = parts
+	}
+	a.topics = topics
+}
+
+// byLeader gives the watched partitions of each broker. Those without a leader are unanswered.
+func (a *asker) byLeader() map[int32][]*partition {
+	brokers := map[int32][]*partition{}
+	for _, parts := range a.topics {
+		for _, p := range parts {
+			if p.now.Leader < 0 {
+				a.unanswered++
+				a.failure(&Error{Kind: Unreachable, Op: fmt.Sprintf("partition %s-%d", p.topic, p.now.Number), Err: kerr.LeaderNotAvailable})
+				continue
+			}
+			brokers[p.now.Leader] = append(brokers[p.now.Leader], p)
+		}
+	}
+	return brokers
+}
+
+// failure keeps the round's first.
+func (a *asker) failure(err error) {
+	if a.firstFailure == nil {
+		a.firstFailure = err
+	}
+}
+
+// fill puts the watched partitions into the View, and clears what is left of those that were watched before.
+func (a *asker) fill(v *View) {
+	for i := range v.Topics {
+		t := &v.Topics[i]
+		parts, watched := a.topics[t.ID]
+		if !watched {
+			if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return !p.BoundsAt.IsZero() || p.Lineage != nil }) {
+				t.Partitions = forget(t.Partitions)
+			}
+			continue
+		}
+		list := make([]Partition, 0, len(parts))
+		for _, m := range t.Partitions {
+			p := parts[m.Number]
+			now := p.now
+			now.Lineage = p.lineage.shown(&now)
+			list = append(list, now)
+		}
+		t.Partitions = list
+	}
+}
+
+// forget gives the partitions of a topic that was kept from the View before and is not watched any more.
+func forget(list []Partition) []Partition {
+	list = slices.Clone(list)
+	for i := range list {
+		p := &list[i]
+		*p = Partition{Number: p.Number, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch,
+			LogStart: -1, LocalStart: -1, HighWatermark: -1, LastStable: -1, LatestTiered: -1}
+	}
+	return list
+}
+
+// perBroker runs ask for each broker at a time of its own.
+func perBroker(brokers map[int32][]*partition, ask func(broker int32, parts []*partition)) {
+	var wg sync.WaitGroup
+	for broker, parts := range brokers {
+		wg.Go(func() { ask(broker, parts) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// SASLOptions is SASL to the brokers as a configuration file has it. The zero value is no SASL.
+type SASLOptions struct {
+	Name         string `yaml:"mechanism"` // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
+	Username     string `yaml:"username"`
+	Password     string `yaml:"password"`
+	PasswordFile string `yaml:"password_file"` // instead of Password
+	Token        string `yaml:"token"`         // for OAUTHBEARER
+	TokenFile    string `yaml:"token_file"`    // instead of Token
+}
+
+// LogValue keeps the secrets out of logs.
+func (o SASLOptions) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+// String keeps the secrets out of what is printed.
+func (o SASLOptions) String() string {
+	if o == (SASLOptions{}) {
+		return "none"
+	}
+	return o.Name + " as " + o.Username
+}
+
+const (
+	secretSize = 64 << 10
+	caFileSize = 4 << 20
+)
+
+// Mechanism gives what kgo needs, nil for no SASL. A password or token file is read again at each authentication, so that
+// rotation needs no restart; one newline at its end is dropped. An error is an *Error of Kind Option that names the
+// option. A file that cannot be read later makes that authentication fail (Unauthorized, the option's error inside).
+func (o SASLOptions) Mechanism() (sasl.Mechanism, error) {
+	if o == (SASLOptions{}) {
+		return nil, nil
+	}
+	switch o.Name {
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if o.Username == "" {
+			return nil, &Error{Kind: Option, Op: "username", Err: errors.New("is needed for " + o.Name)}
+		}
+		if o.Token != "" || o.TokenFile != "" {
+			return nil, &Error{Kind: Option, Op: "token", Err: errors.New("is for OAUTHBEARER, not for " + o.Name)}
+		}
+	case "OAUTHBEARER":
+		if o.Username != "" || o.Password != "" || o.PasswordFile != "" {
+			return nil, &Error{Kind: Option, Op: "username", Err: errors.New("OAUTHBEARER takes a token only")}
+		}
+	default:
+		return nil, &Error{Kind: Option, Op: "mechanism",
+			Err: fmt.Errorf("%q is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", o.Name)}
+	}
+	secret := o.password
+	if o.Name == "OAUTHBEARER" {
+		secret = o.token
+	}
+	if _, err := secret(); err != nil {
+		return nil, err
+	}
+	switch o.Name {
+	case "PLAIN":
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			p, err := o.password()
+			return plain.Auth{User: o.Username, Pass: p}, err
+		}), nil
+	case "SCRAM-SHA-256":
+		return scram.Sha256(o.scram), nil
+	case "SCRAM-SHA-512":
+		return scram.Sha512(o.scram), nil
+	}
+	return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+		t, err := o.token()
+		return oauth.Auth{Token: t}, err
+	}), nil
+}
+
+func (o SASLOptions) scram(context.Context) (scram.Auth, error) {
+	p, err := o.password()
+	return scram.Auth{User: o.Username, Pass: p}, err
+}
+
+func (o SASLOptions) password() (string, error) {
+	return secretOf("password", o.Password, o.PasswordFile)
+}
+
+func (o SASLOptions) token() (string, error) {
+	return secretOf("token", o.Token, o.TokenFile)
+}
+
+// secretOf gives the option of that name, or what is in the file that the option name_file names.
+func secretOf(name, value, file string) (string, error) {
+	switch {
+	case value != "" && file != "":
+		return "", &Error{Kind: Option, Op: name + "_file", Err: errors.New("only one of it and " + name + " may be set")}
+	case value != "":
+		return value, nil
+	case file == "":
+		return "", &Error{Kind: Option, Op: name, Err: errors.New("it or " + name + "_file is needed")}
+	}
+	raw, err := readSmall(file, secretSize)
+	if err != nil {
+		return "", &Error{Kind: Option, Op: name + "_file", Err: err}
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
+	if secret == "" {
+		return "", &Error{Kind: Option, Op: name + "_file", Err: errors.New(file + " is empty")}
+	}
+	return secret, nil
+}
+
+// readSmall reads a file that must not be larger than limit.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return raw, nil
+}

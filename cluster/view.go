@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"time"
+
+	"coldtap/segment"
+)
+
+// View is what the cluster said at one moment. It is immutable.
+type View struct {
+	ClusterID string
+	At        time.Time // when the requests behind it were sent
+	Topics    []Topic   // every topic of the cluster, internal ones included, sorted by name
+}
+
+// Topic is a topic that exists now. A topic that was deleted and created again under its name has another id.
+type Topic struct {
+	ID         segment.UUID
+	Name       string
+	Internal   bool
+	Partitions []Partition // ascending
+}
+
+// Partition is one partition of a topic. Offsets are -1 and the lineage is nil where they are not known: the topic is not
+// watched, or the partition had no leader that answered and nothing is known from before.
+type Partition struct {
+	Number      int32
+	Leader      int32 // broker id; -1 = none
+	LeaderEpoch int32 // -1 = unknown
+
+	LogStart      int64 // first offset that consumers may read, tiered ones included (ListOffsets -2)
+	LocalStart    int64 // first offset that the brokers hold (ListOffsets -4)
+	HighWatermark int64 // exclusive (ListOffsets -1, read_uncommitted)
+	LastStable    int64 // exclusive (ListOffsets -1, read_committed)
+	LatestTiered  int64 // inclusive (ListOffsets -5, KIP-1005); -1 also while the brokers have tiered nothing
+
+	// BoundsAt is the View.At of the round in which the leader last answered for the five offsets above; zero = never.
+	// It is older than View.At while the partition has no leader that answers.
+	BoundsAt time.Time
+
+	// Lineage lists the leader epochs that wrote records and where each began, ascending, from the one that holds
+	// LogStart on (OffsetForLeaderEpoch, KIP-320).
+	Lineage []segment.EpochStart
+}
+
+// Topic gives the topic of an id; false when the cluster has none now.
+func (v *View) Topic(id segment.UUID) (*Topic, bool) {
+	for i := range v.Topics {
+		if v.Topics[i].ID == id {
+			return &v.Topics[i], true
+		}
+	}
+	return nil, false
+}
