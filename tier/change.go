@@ -30,6 +30,27 @@ type SegmentUpdated struct {
 // Catalogs load in the order of the segments' last steps, since of two that cover one range the later one is preferred.
 type SegmentLoaded struct{ Segment Segment }
 
+// SegmentRestored puts a segment back exactly where a snapshot of this model had it: no transition is checked, and which
+// of several segments look-ups prefer is told instead of following from the order. Shadowed is what Partition.Shadowed gave.
+type SegmentRestored struct {
+	Segment  Segment
+	Shadowed []int32
+}
+
+// EpochRestored restores what Partition.HighestOfEpochs gave: deleted segments count in it, so it does not follow from
+// the segments that are left.
+type EpochRestored struct {
+	Partition PartitionID
+	EpochEnd  EpochEnd
+}
+
+// TopicOwned tells which topic carries a name in the cluster now: whatever else carries it, a deleted topic's segments
+// for example, is reached by its id only, even while the tier holds nothing of the owner. The zero ID takes it back.
+type TopicOwned struct {
+	Name string
+	ID   segment.UUID
+}
+
 // BoundsChanged replaces a partition's bounds.
 type BoundsChanged struct {
 	Partition PartitionID
@@ -56,10 +77,21 @@ func (TopicSeen) change()          {}
 func (SegmentAdded) change()       {}
 func (SegmentUpdated) change()     {}
 func (SegmentLoaded) change()      {}
+func (SegmentRestored) change()    {}
+func (EpochRestored) change()      {}
+func (TopicOwned) change()         {}
 func (BoundsChanged) change()      {}
 func (LineageChanged) change()     {}
 func (HoleRecorded) change()       {}
 func (PartitionForgotten) change() {}
+
+// Outcome is what an Apply did beside what a Snapshot shows.
+type Outcome struct {
+	Rejected []Rejected
+	// Withdrawn are the segments that left CopyFinished, as they were before, in order: a segment that was finished and
+	// withdrawn within the one Apply too. What caches hold of them is to go.
+	Withdrawn []*Segment
+}
 
 // Rejected says why a change was dropped; the tier is as before it.
 type Rejected struct {

@@ -71,6 +71,24 @@ func (x *epochIndex) finish(generation uint64, seg *Segment, r stretch) {
 	x.longest = max(x.longest, r.end-r.start)
 }
 
+// restore files a segment where an earlier index had it. mapped has one segment for each start: a second one is hidden.
+func (x *epochIndex) restore(generation uint64, e slot, r stretch, hidden bool) {
+	p := x.mapped.seek(atStart(e.start))
+	if old := x.mapped.at(p); hidden || old != nil && old.start == e.start {
+		x.hide(generation, e)
+	} else {
+		x.mapped.insert(generation, p, e)
+	}
+	x.highest = max(x.highest, r.end)
+	x.longest = max(x.longest, r.end-r.start)
+}
+
+// hides says whether the segment is filed as one that others are preferred to.
+func (x *epochIndex) hides(e slot) bool {
+	found := x.shadow.at(x.shadowPlace(e))
+	return found != nil && found.start == e.start && found.segment.ID == e.segment.ID
+}
+
 // withdraw takes a segment out that is no longer readable.
 func (x *epochIndex) withdraw(generation uint64, seg *Segment, r stretch) {
 	p := x.mapped.seek(atStart(r.start))

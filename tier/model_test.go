@@ -258,6 +258,7 @@ func modelRun(t *testing.T, seed uint64) {
 	}
 	for range 60 {
 		var changes []Change
+		var withdrawn []segment.UUID
 		for range 1 + rng.IntN(3) {
 			switch k := rng.IntN(20); {
 			case k < 8:
@@ -278,6 +279,9 @@ func modelRun(t *testing.T, seed uint64) {
 				s, ok := m.segments[u]
 				if !ok || next == CopyStarted || !s.State.CanBecome(next) {
 					break
+				}
+				if s.State == CopyFinished && next != CopyFinished {
+					withdrawn = append(withdrawn, u)
 				}
 				s.State = next
 				m.segments[u] = s
@@ -305,12 +309,54 @@ func modelRun(t *testing.T, seed uint64) {
 				changes = append(changes, startIs(m.start))
 			}
 		}
-		tr.Apply(changes...)
+		var told []segment.UUID
+		for _, s := range tr.ApplyAll(changes).Withdrawn {
+			if s.State != CopyFinished {
+				t.Errorf("%v was withdrawn as %v", s.ID, s.State)
+			}
+			told = append(told, s.ID)
+		}
+		if !slices.Equal(told, withdrawn) {
+			t.Errorf("%v were withdrawn, the plain model says %v", told, withdrawn)
+		}
 		compare(t, tr, m, top)
+		// What is restored is the same, and goes on as the same.
+		if tr = restored(t, tr); rng.IntN(4) == 0 {
+			compare(t, tr, m, top)
+		}
 		if t.Failed() {
 			return
 		}
 	}
+}
+
+// restored makes another tier of all that a store could keep of one.
+func restored(t *testing.T, from *Tier) *Tier {
+	t.Helper()
+	var changes []Change
+	for p := range from.partitions.all() {
+		for _, s := range p.Segments(true) {
+			changes = append(changes, SegmentRestored{*s, p.Shadowed(s)})
+		}
+		for _, e := range p.HighestOfEpochs() {
+			changes = append(changes, EpochRestored{p.ID(), e})
+		}
+		for _, h := range p.holes {
+			changes = append(changes, HoleRecorded{p.ID(), h})
+		}
+		changes = append(changes, LineageChanged{p.ID(), p.told})
+		if p.hasBounds {
+			changes = append(changes, BoundsChanged{p.ID(), p.bounds})
+		}
+	}
+	to := New()
+	if rejected := to.Apply(changes...); len(rejected) > 0 {
+		t.Fatalf("%+v", rejected)
+	}
+	if a, b := to.Snapshot().Segments(), from.Snapshot().Segments(); a != b {
+		t.Errorf("%d segments are restored of %d", a, b)
+	}
+	return to
 }
 
 func compare(t *testing.T, tr *Tier, m *plain, top int64) {

@@ -193,6 +193,37 @@ func (p *Partition) Holes() []Hole {
 	return open
 }
 
+// EpochEnd is the greatest end offset (inclusive) that any segment ever finished with in a leader epoch.
+type EpochEnd struct {
+	Epoch int32
+	End   int64
+}
+
+// HighestOfEpochs lists HighestOfEpoch of every epoch, ascending. With Shadowed it is what has to be kept beside the
+// segments to restore the partition exactly.
+func (p *Partition) HighestOfEpochs() []EpochEnd {
+	var list []EpochEnd
+	for _, x := range p.finished {
+		if x.highest >= 0 {
+			list = append(list, EpochEnd{x.epoch, x.highest})
+		}
+	}
+	return list
+}
+
+// Shadowed lists the epochs under which look-ups prefer another segment to s, one of the partition's; nil for most.
+func (p *Partition) Shadowed(s *Segment) (shadowed []int32) {
+	if s.State != CopyFinished {
+		return nil
+	}
+	for r := range s.stretches {
+		if x := p.finished.get(r.epoch); x != nil && x.hides(slot{r.start, s}) {
+			shadowed = append(shadowed, r.epoch)
+		}
+	}
+	return shadowed
+}
+
 func (p *Partition) isListed() bool { return p.hasBounds || p.byID.size > 0 }
 
 func (p *Partition) isEmpty() bool {
@@ -210,28 +241,46 @@ func (p *Partition) basePlace(k *Segment) place {
 	})
 }
 
-// put enters a segment, or replaces the one that has its id.
-func (p *Partition) put(s *Segment) {
+// put enters a segment, or replaces the one that has its id, which it gives. Look-ups don't find it yet.
+func (p *Partition) put(s *Segment) (old *Segment) {
 	at := p.idPlace(s.ID)
-	old := p.byID.at(at)
+	if found := p.byID.at(at); found != nil && (*found).ID == s.ID {
+		old = *found
+	}
 	switch {
-	case old == nil || (*old).ID != s.ID:
+	case old == nil:
 		p.byID.insert(p.generation, at, s)
 		p.byBase.insert(p.generation, p.basePlace(s), s)
-	case (*old).BaseOffset == s.BaseOffset && (*old).EndOffset == s.EndOffset:
-		p.withdraw(*old)
-		p.byBase.set(p.generation, p.basePlace(*old), s)
+	case old.BaseOffset == s.BaseOffset && old.EndOffset == s.EndOffset:
+		p.withdraw(old)
+		p.byBase.set(p.generation, p.basePlace(old), s)
 		p.byID.set(p.generation, at, s)
 	default:
-		p.withdraw(*old)
-		p.byBase.remove(p.generation, p.basePlace(*old))
+		p.withdraw(old)
+		p.byBase.remove(p.generation, p.basePlace(old))
 		p.byBase.insert(p.generation, p.basePlace(s), s)
 		p.byID.set(p.generation, at, s)
 	}
-	if s.State == CopyFinished {
-		for r := range s.stretches {
-			p.finished.edit(p.generation, r.epoch).finish(p.generation, s, r)
-		}
+	return old
+}
+
+// finish lets look-ups find a segment that was put, if it is finished.
+func (p *Partition) finish(s *Segment) {
+	if s.State != CopyFinished {
+		return
+	}
+	for r := range s.stretches {
+		p.finished.edit(p.generation, r.epoch).finish(p.generation, s, r)
+	}
+}
+
+// restoreFinished is finish that files a segment behind all others under the shadowed epochs, and drives none out.
+func (p *Partition) restoreFinished(s *Segment, shadowed []int32) {
+	if s.State != CopyFinished {
+		return
+	}
+	for r := range s.stretches {
+		p.finished.edit(p.generation, r.epoch).restore(p.generation, slot{r.start, s}, r, slices.Contains(shadowed, r.epoch))
 	}
 }
 

@@ -32,12 +32,15 @@ type Tier struct {
 	topics     map[segment.UUID]*topicFacts
 	regroup    bool // the set of topics has to be made anew
 	segments   int
+	withdrawn  []*Segment // by the running Apply
+
+	owners map[string]segment.UUID // whom TopicOwned gave a name
 }
 
 // New makes an empty tier.
 func New() *Tier {
-	t := &Tier{topics: make(map[segment.UUID]*topicFacts)}
-	t.snapshot.Store(&Snapshot{topics: newTopicSet(&t.partitions, nil)})
+	t := &Tier{topics: make(map[segment.UUID]*topicFacts), owners: make(map[string]segment.UUID)}
+	t.snapshot.Store(&Snapshot{topics: newTopicSet(&t.partitions, nil, nil)})
 	return t
 }
 
@@ -46,7 +49,10 @@ func (t *Tier) Snapshot() *Snapshot { return t.snapshot.Load() }
 
 // Apply takes changes in order and publishes their outcome once, at the end. What is impossible is left out and returned.
 // Slices in the changes are copied.
-func (t *Tier) Apply(changes ...Change) []Rejected {
+func (t *Tier) Apply(changes ...Change) []Rejected { return t.ApplyAll(changes).Rejected }
+
+// ApplyAll is Apply that also tells which segments stopped being readable because their state did.
+func (t *Tier) ApplyAll(changes []Change) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.generation++
@@ -57,7 +63,9 @@ func (t *Tier) Apply(changes ...Change) []Rejected {
 		}
 	}
 	t.publish()
-	return rejected
+	withdrawn := t.withdrawn
+	t.withdrawn = nil
+	return Outcome{rejected, withdrawn}
 }
 
 func (t *Tier) apply(c Change) (reason string) {
@@ -73,6 +81,20 @@ func (t *Tier) apply(c Change) (reason string) {
 		return t.update(&c)
 	case SegmentLoaded:
 		return t.load(&c.Segment)
+	case SegmentRestored:
+		return t.restore(&c)
+	case EpochRestored:
+		if c.EpochEnd.Epoch < 0 || c.EpochEnd.End < 0 {
+			return ReasonMalformed
+		}
+		p := t.edit(c.Partition)
+		x := p.finished.edit(t.generation, c.EpochEnd.Epoch)
+		x.highest = max(x.highest, c.EpochEnd.End)
+	case TopicOwned:
+		if c.Name == "" {
+			return ReasonMalformed
+		}
+		t.own(c.Name, c.ID)
 	case BoundsChanged:
 		p := t.edit(c.Partition)
 		t.regroup = t.regroup || !p.isListed()
@@ -91,6 +113,11 @@ func (t *Tier) apply(c Change) (reason string) {
 	case PartitionForgotten:
 		if p := t.peek(c.Partition); p != nil {
 			t.segments -= p.byID.size
+			for s := range p.byBase.all() {
+				if s.State == CopyFinished {
+					t.withdrawn = append(t.withdrawn, s)
+				}
+			}
 			*t.edit(c.Partition) = Partition{id: c.Partition, generation: t.generation, bounds: unknownBounds}
 			t.regroup = true
 		}
@@ -133,6 +160,32 @@ func (t *Tier) load(s *Segment) (reason string) {
 	return ""
 }
 
+func (t *Tier) restore(c *SegmentRestored) (reason string) {
+	switch {
+	case !c.Segment.State.Known():
+		return ReasonUnknownState
+	case c.Segment.State == DeleteFinished:
+		return ReasonIllegalTransition
+	case c.Segment.Validate() != nil:
+		return ReasonMalformed
+	}
+	p, s := t.enter(&c.Segment)
+	p.restoreFinished(s, c.Shadowed)
+	return ""
+}
+
+func (t *Tier) own(name string, id segment.UUID) {
+	if t.owners[name] == id {
+		return
+	}
+	if id == (segment.UUID{}) {
+		delete(t.owners, name)
+	} else {
+		t.owners[name] = id
+	}
+	t.regroup = true
+}
+
 func (t *Tier) update(c *SegmentUpdated) (reason string) {
 	if !c.State.Known() {
 		return ReasonUnknownState
@@ -152,14 +205,25 @@ func (t *Tier) update(c *SegmentUpdated) (reason string) {
 	default:
 		s := *old
 		s.State, s.BrokerID, s.EventTime, s.Custom = c.State, c.BrokerID, c.At, slices.Clone(c.Custom)
-		t.edit(c.Partition).put(&s)
+		p := t.edit(c.Partition)
+		p.put(&s)
+		p.finish(&s)
+		if old.State == CopyFinished && s.State != CopyFinished {
+			t.withdrawn = append(t.withdrawn, old)
+		}
 	}
 	t.topicEvent(c.Partition.Topic, c.At)
 	return ""
 }
 
-// put enters a copy of s.
+// put enters a copy of s, which look-ups prefer from now on when it is finished.
 func (t *Tier) put(s *Segment) {
+	p, own := t.enter(s)
+	p.finish(own)
+}
+
+// enter enters a copy of s, but not yet for look-ups.
+func (t *Tier) enter(s *Segment) (*Partition, *Segment) {
 	own := *s
 	own.Epochs = slices.Clone(s.Epochs)
 	own.Custom = slices.Clone(s.Custom)
@@ -169,9 +233,14 @@ func (t *Tier) put(s *Segment) {
 	}
 	p := t.edit(s.Partition)
 	t.regroup = t.regroup || !p.isListed()
-	before := p.byID.size
-	p.put(&own)
-	t.segments += p.byID.size - before
+	old := p.put(&own)
+	switch {
+	case old == nil:
+		t.segments++
+	case old.State == CopyFinished && own.State != CopyFinished:
+		t.withdrawn = append(t.withdrawn, old)
+	}
+	return p, &own
 }
 
 func (t *Tier) drop(id PartitionID, segmentID segment.UUID) {
@@ -185,6 +254,9 @@ func (t *Tier) drop(id PartitionID, segmentID segment.UUID) {
 	}
 	p = t.edit(id)
 	p.drop(s)
+	if s.State == CopyFinished {
+		t.withdrawn = append(t.withdrawn, s)
+	}
 	t.segments--
 	t.regroup = t.regroup || !p.isListed()
 }
@@ -264,7 +336,7 @@ func (t *Tier) publish() {
 	t.touched = t.touched[:0]
 	topics := t.Snapshot().topics
 	if t.regroup {
-		topics = newTopicSet(&t.partitions, t.topics)
+		topics = newTopicSet(&t.partitions, t.topics, t.owners)
 		t.regroup = false
 	}
 	t.snapshot.Store(&Snapshot{topics, t.partitions, t.segments})

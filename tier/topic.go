@@ -30,8 +30,9 @@ type topicSet struct {
 }
 
 // newTopicSet groups the listed partitions. Of several live ids with one name the one with the newest event is chosen: a
-// topic that was deleted and re-created is another one, and the old one's last events are its deletes.
-func newTopicSet(partitions *shelf[*Partition], facts map[segment.UUID]*topicFacts) *topicSet {
+// topic that was deleted and re-created is another one, and the old one's last events are its deletes. A name that has an
+// owner is never given to another.
+func newTopicSet(partitions *shelf[*Partition], facts map[segment.UUID]*topicFacts, owners map[string]segment.UUID) *topicSet {
 	set := &topicSet{byID: make(map[segment.UUID]Topic), rivals: make(map[string]bool)}
 	var live []Topic
 	for p := range partitions.all() {
@@ -58,8 +59,9 @@ func newTopicSet(partitions *shelf[*Partition], facts map[segment.UUID]*topicFac
 		return cmp.Or(cmp.Compare(facts[b.ID].newest, facts[a.ID].newest), bytes.Compare(b.ID[:], a.ID[:]))
 	})
 	for _, t := range live {
+		owner, owned := owners[t.Name]
 		switch n := len(set.chosen); {
-		case t.Name == "":
+		case t.Name == "" || owned && owner != t.ID:
 		case n > 0 && set.chosen[n-1].Name == t.Name:
 			set.rivals[t.Name] = true
 		default:
