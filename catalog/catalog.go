@@ -1,6 +1,7 @@
 // Package catalog is where a tier's metadata lives: it feeds a tier.Tier for readers and records what offloaders do.
 //
-// Its sub-packages are the stores: sqlite (embedded). Readers see only Source, offloaders only Writer.
+// Its sub-packages are those places: sqlite (embedded, written by coldtap's offloader), topic (a live cluster's
+// __remote_log_metadata) and archive (the manifests of a bucket alone). Readers see only Source, offloaders only Writer.
 package catalog
 
 import (

@@ -1,0 +1,295 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"coldtap/segment"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// answerBytes bounds one Fetch answer, portionBytes what it holds of one partition. Either may be passed by a single
+	// batch, since brokers always answer with one; a broker's message.max.bytes is 1 MiB by default.
+	answerBytes  = 8 << 20
+	portionBytes = 1 << 20
+	// batchBytes bounds what one batch may decompress to.
+	batchBytes = 64 << 20
+
+	earliest = -2
+	latest   = -1
+)
+
+var (
+	errNoTopic  = errors.New("the cluster has no such topic")
+	errNoLeader = errors.New("a partition has no leader")
+)
+
+// brokers asks the cluster for what the topic holds: Metadata, ListOffsets and Fetch are all that it ever sends.
+//
+// Positions are kept here and not by a kgo consumer, which tells of records only: with a consumer nobody learns that a
+// batch without records was passed, and a partition that ends in one would never be caught up with.
+type brokers struct {
+	client *kgo.Client
+	topic  string
+}
+
+func dial(opt []kgo.Opt, topic string) (*brokers, error) {
+	// Client metrics (KIP-714) would be the one thing that is sent to the cluster to keep.
+	client, err := kgo.NewClient(append(slices.Clone(opt), kgo.DisableClientMetrics())...)
+	if err != nil {
+		return nil, err
+	}
+	return &brokers{client, topic}, nil
+}
+
+func (b *brokers) close() { b.client.Close() }
+
+// placement is where the topic's partitions are led, as the cluster said at one moment. It is immutable.
+type placement struct {
+	clusterID string
+	topicID   segment.UUID
+	leaders   []leadership // by partition
+}
+
+// leadership is who leads a partition; broker -1 = nobody.
+type leadership struct{ broker, epoch int32 }
+
+// equal says whether requests go the same way.
+func (p *placement) equal(o *placement) bool {
+	return p.topicID == o.topicID && p.clusterID == o.clusterID && slices.Equal(p.leaders, o.leaders)
+}
+
+// byLeader groups partitions; those without a leader are under -1.
+func (p *placement) byLeader() map[int32][]int32 {
+	groups := map[int32][]int32{}
+	for number, l := range p.leaders {
+		groups[l.broker] = append(groups[l.broker], int32(number))
+	}
+	return groups
+}
+
+// locate asks where the topic is. It never lets a broker create it.
+func (b *brokers) locate(ctx context.Context) (*placement, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = false
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(b.topic)
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, b.client)
+	if err != nil {
+		return nil, err
+	}
+	at := &placement{}
+	if resp.ClusterID != nil {
+		at.clusterID = *resp.ClusterID
+	}
+	if len(resp.Topics) != 1 {
+		return nil, fmt.Errorf("metadata of %d topics was answered instead of one", len(resp.Topics))
+	}
+	t := &resp.Topics[0]
+	switch err := kerr.ErrorForCode(t.ErrorCode); {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return nil, errNoTopic
+	case err != nil:
+		return nil, err
+	}
+	at.topicID = t.TopicID
+	at.leaders = make([]leadership, len(t.Partitions))
+	for i := range at.leaders {
+		at.leaders[i].broker = -2
+	}
+	for _, p := range t.Partitions {
+		if p.Partition < 0 || int(p.Partition) >= len(at.leaders) || at.leaders[p.Partition].broker != -2 {
+			return nil, fmt.Errorf("partition %d of %d was answered out of place", p.Partition, len(at.leaders))
+		}
+		l := leadership{p.Leader, p.LeaderEpoch}
+		if l.broker < 0 {
+			l = leadership{-1, -1}
+		}
+		at.leaders[p.Partition] = l
+	}
+	if len(at.leaders) == 0 {
+		return nil, errNoTopic
+	}
+	return at, nil
+}
+
+// offsets asks every leader for the earliest or latest offset of its partitions; all must answer.
+func (b *brokers) offsets(ctx context.Context, at *placement, which int64) ([]int64, error) {
+	offsets := make([]int64, len(at.leaders))
+	groups := at.byLeader()
+	if len(groups[-1]) > 0 {
+		return nil, fmt.Errorf("%w: %v", errNoLeader, groups[-1])
+	}
+	var (
+		wait   sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	for broker, partitions := range groups {
+		wait.Go(func() {
+			err := b.offsetsOf(ctx, at, broker, partitions, which, offsets)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		})
+	}
+	wait.Wait()
+	return offsets, failed
+}
+
+// offsetsOf writes what one leader answers into offsets, of which others write the other elements.
+func (b *brokers) offsetsOf(ctx context.Context, at *placement, broker int32, partitions []int32, which int64, offsets []int64) error {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = b.topic
+	for _, p := range partitions {
+		part := kmsg.NewListOffsetsRequestTopicPartition()
+		part.Partition = p
+		part.CurrentLeaderEpoch = at.leaders[p].epoch
+		part.Timestamp = which
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	req.Topics = append(req.Topics, topic)
+	answer, err := b.client.Broker(int(broker)).Request(ctx, req)
+	if err != nil {
+		return fmt.Errorf("broker %d: %w", broker, err)
+	}
+	resp, ok := answer.(*kmsg.ListOffsetsResponse)
+	if !ok || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != len(partitions) {
+		return fmt.Errorf("broker %d did not answer what it was asked", broker)
+	}
+	asked := slices.Clone(partitions)
+	for _, p := range resp.Topics[0].Partitions {
+		i := slices.Index(asked, p.Partition)
+		if i < 0 {
+			return fmt.Errorf("broker %d answered for partition %d", broker, p.Partition)
+		}
+		asked = slices.Delete(asked, i, i+1)
+		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			return fmt.Errorf("partition %d on broker %d: %w", p.Partition, broker, err)
+		}
+		if p.Offset < 0 {
+			return fmt.Errorf("partition %d on broker %d: no offset", p.Partition, broker)
+		}
+		offsets[p.Partition] = p.Offset
+	}
+	return nil
+}
+
+// wanted is a partition to fetch, and from where.
+type wanted struct {
+	partition int32
+	offset    int64
+}
+
+// portion is what an answer holds of one partition.
+type portion struct {
+	partition int32
+	end       int64  // high watermark
+	bytes     []byte // whole batches and perhaps a cut one; the first may begin below what was wanted
+	err       error
+}
+
+// fetch asks one broker for what comes after the wanted positions; it waits up to wait ms when there is nothing.
+func (b *brokers) fetch(ctx context.Context, at *placement, broker int32, from []wanted, wait int32) ([]portion, error) {
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID = -1
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = wait, 1, answerBytes
+	req.SessionEpoch = -1 // no session: 50 positions are cheap to tell each time
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = b.topic, at.topicID
+	for _, w := range from {
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.Partition = w.partition
+		part.CurrentLeaderEpoch = at.leaders[w.partition].epoch
+		part.FetchOffset = w.offset
+		part.PartitionMaxBytes = portionBytes
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	req.Topics = append(req.Topics, topic)
+	answer, err := b.client.Broker(int(broker)).Request(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("broker %d: %w", broker, err)
+	}
+	resp, ok := answer.(*kmsg.FetchResponse)
+	if !ok {
+		return nil, fmt.Errorf("broker %d did not answer what it was asked", broker)
+	}
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return nil, fmt.Errorf("broker %d: %w", broker, err)
+	}
+	var portions []portion
+	for _, t := range resp.Topics {
+		if t.TopicID != at.topicID && t.Topic != b.topic {
+			return nil, fmt.Errorf("broker %d answered for another topic", broker)
+		}
+		for _, p := range t.Partitions {
+			portions = append(portions, portion{p.Partition, p.HighWatermark, p.RecordBatches, kerr.ErrorForCode(p.ErrorCode)})
+		}
+	}
+	return portions, nil
+}
+
+// entries opens the batches of a portion: each gets every record from offset from on, but those of control batches.
+// next is the offset to go on from: that behind the last whole batch, whatever is left in it.
+type entries struct {
+	decoder *segment.Decoder
+}
+
+func newEntries() *entries { return &entries{segment.NewDecoder(batchBytes, nil)} }
+
+func (e *entries) close() { e.decoder.Close() }
+
+func (e *entries) each(log []byte, from int64, fn func(*segment.Record) error) (next int64, err error) {
+	next = from
+	for batch, err := range segment.Batches(log) {
+		if err != nil {
+			if bad, ok := errors.AsType[*segment.Error](err); ok && bad.Kind == segment.Truncated {
+				break // an answer may end in a part of a batch
+			}
+			return next, err
+		}
+		h := &batch.Header
+		if h.LastOffset() < next {
+			continue
+		}
+		if err := segment.VerifyCRC(h, batch.Bytes); err != nil {
+			return next, err
+		}
+		if !h.IsControl() {
+			if err := e.batch(batch.Bytes, next, fn); err != nil {
+				return next, err
+			}
+		}
+		next = h.LastOffset() + 1
+	}
+	return next, nil
+}
+
+func (e *entries) batch(bytes []byte, from int64, fn func(*segment.Record) error) error {
+	if err := e.decoder.Open(bytes); err != nil {
+		return err
+	}
+	var r segment.Record
+	for {
+		ok, err := e.decoder.Next(&r)
+		if err != nil || !ok {
+			return err
+		}
+		if r.Offset < from {
+			continue
+		}
+		if err := fn(&r); err != nil {
+			return err
+		}
+	}
+}

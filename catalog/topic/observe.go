@@ -1,0 +1,224 @@
+package topic
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"coldtap/cluster"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// told is what the cluster's views have told the tier so far, so that a view that says the same again costs nothing.
+type told struct {
+	bounds  map[tier.PartitionID]tier.Bounds
+	lineage map[tier.PartitionID][]segment.EpochStart
+	owners  map[string]segment.UUID
+	named   map[segment.UUID]string
+}
+
+func newTold() told {
+	return told{
+		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID][]segment.EpochStart{},
+		map[string]segment.UUID{}, map[segment.UUID]string{},
+	}
+}
+
+// Observe takes over what the cluster says of the topics that the tier holds something of: bounds and lineage of all
+// their partitions, and which id has a name now. A topic that is gone from the cluster keeps what it has until its last
+// segment is deleted, but loses its name to a topic that was created after it. Views that are older than one that was
+// observed change nothing.
+func (f *Follower) Observe(v *cluster.View) {
+	if v == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen := f.seen.Load(); seen != nil && v.At.Before(seen.At) {
+		return
+	}
+	f.seen.Store(v)
+	if f.published.Load() {
+		f.tell(f.view.Load())
+	}
+}
+
+// tell applies the newest view to a tier; under the lock.
+func (f *Follower) tell(t *tier.Tier) {
+	seen := f.seen.Load()
+	if seen == nil {
+		return
+	}
+	names := make(map[string]bool, len(f.known))
+	for _, s := range f.known {
+		names[s.name] = true
+	}
+	var changes []tier.Change
+	owners := make(map[string]segment.UUID, len(names))
+	present := make(map[segment.UUID]bool, len(f.known))
+	for i := range seen.Topics {
+		topic := &seen.Topics[i]
+		if names[topic.Name] {
+			owners[topic.Name] = topic.ID
+		} else if _, ok := f.known[topic.ID]; !ok {
+			continue
+		}
+		present[topic.ID] = true
+		changes = f.bounds.topic(changes, topic)
+	}
+	for name := range names {
+		changes = f.bounds.owner(changes, name, owners[name])
+	}
+	snapshot := t.Snapshot()
+	for id := range f.known {
+		if !present[id] {
+			changes = f.gone(changes, snapshot, id)
+		}
+	}
+	for id := range f.bounds.named {
+		if _, ok := f.known[id]; !ok && !present[id] {
+			changes = f.gone(changes, snapshot, id)
+		}
+	}
+	if len(changes) > 0 {
+		f.metrics.applied(len(changes), t.ApplyAll(changes).Rejected)
+	}
+}
+
+// topic appends what is new of a topic that exists.
+func (b *told) topic(changes []tier.Change, topic *cluster.Topic) []tier.Change {
+	if b.named[topic.ID] != topic.Name {
+		b.named[topic.ID] = topic.Name
+		changes = append(changes, tier.TopicSeen{ID: topic.ID, Name: topic.Name})
+	}
+	for i := range topic.Partitions {
+		p := &topic.Partitions[i]
+		id := tier.PartitionID{Topic: topic.ID, Partition: p.Number}
+		now := tier.Bounds{Start: p.LogStart, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable}
+		if old, ok := b.bounds[id]; p.LogStart >= 0 && (!ok || old != now) {
+			b.bounds[id] = now
+			changes = append(changes, tier.BoundsChanged{Partition: id, Bounds: now})
+		}
+		if len(p.Lineage) > 0 && !slices.Equal(b.lineage[id], p.Lineage) {
+			b.lineage[id] = p.Lineage
+			changes = append(changes, tier.LineageChanged{Partition: id, Epochs: p.Lineage})
+		}
+	}
+	return changes
+}
+
+func (b *told) owner(changes []tier.Change, name string, id segment.UUID) []tier.Change {
+	if b.owners[name] == id {
+		return changes
+	}
+	b.owners[name] = id
+	return append(changes, tier.TopicOwned{Name: name, ID: id})
+}
+
+// gone keeps what is left of a topic that the cluster no longer has, without the brokers' part of the bounds, or forgets
+// it when no segment is left.
+func (f *Follower) gone(changes []tier.Change, snapshot *tier.Snapshot, id segment.UUID) []tier.Change {
+	topic, _ := snapshot.TopicByID(id)
+	left := false
+	for _, number := range topic.Partitions {
+		of := tier.PartitionID{Topic: id, Partition: number}
+		p, _ := snapshot.Partition(of)
+		if len(p.Segments(true)) == 0 {
+			delete(f.bounds.bounds, of)
+			delete(f.bounds.lineage, of)
+			changes = append(changes, tier.PartitionForgotten{Partition: of})
+			continue
+		}
+		left = true
+		if was, ok := f.bounds.bounds[of]; ok && was.HighWatermark >= 0 {
+			now := tier.Bounds{Start: was.Start, LocalStart: -1, HighWatermark: -1, LastStable: -1}
+			f.bounds.bounds[of] = now
+			changes = append(changes, tier.BoundsChanged{Partition: of, Bounds: now})
+		}
+	}
+	if !left {
+		delete(f.known, id)
+		delete(f.bounds.named, id)
+	}
+	return changes
+}
+
+// wake has the cluster asked.
+func (f *Follower) wake() {
+	select {
+	case f.consult <- struct{}{}:
+	default:
+	}
+}
+
+// consultCluster asks the cluster whenever the set of topics has changed, until it answers.
+func (f *Follower) consultCluster(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.consult:
+		}
+		for pause := firstPause; ; pause = min(2*pause, maxPause) {
+			ask, cancel := context.WithTimeout(ctx, askTimeout)
+			err := f.ask(ask)
+			cancel()
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			f.log.Warn("the cluster does not tell the bounds of tiered partitions", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	}
+}
+
+// ask has the cluster look at the tier's topics, and observes what it says.
+func (f *Follower) ask(ctx context.Context) error {
+	view := f.view.Load()
+	watched := f.interesting()
+	for {
+		f.opt.Cluster.Watch(watched...)
+		if err := f.opt.Cluster.Refresh(ctx); err != nil {
+			return err
+		}
+		f.Observe(f.opt.Cluster.View())
+		// The answer may have shown that a name belongs to another id by now, of which the bounds are wanted too.
+		now := f.interesting()
+		if slices.Equal(now, watched) || !grows(watched, now) {
+			break
+		}
+		watched = now
+	}
+	f.asked.Store(view)
+	return nil
+}
+
+// interesting lists the ids that the tier knows, and those that carry a name it knows, ascending.
+func (f *Follower) interesting() []segment.UUID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []segment.UUID
+	names := make(map[string]bool, len(f.known))
+	for id, s := range f.known {
+		names[s.name] = true
+		ids = append(ids, id)
+	}
+	if seen := f.seen.Load(); seen != nil {
+		for i := range seen.Topics {
+			if t := &seen.Topics[i]; names[t.Name] {
+				ids = append(ids, t.ID)
+			}
+		}
+	}
+	slices.SortFunc(ids, func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(ids)
+}
+
+// grows says whether now has an id that before has not.
+func grows(before, now []segment.UUID) bool {
+	return slices.ContainsFunc(now, func(id segment.UUID) bool { return !slices.Contains(before, id) })
+}

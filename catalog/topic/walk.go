@@ -1,0 +1,140 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"coldtap/segment"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Entry is a record of the metadata topic as Walk gives it; it is valid until the callback returns.
+type Entry struct {
+	Partition int32
+	Offset    int64
+	Timestamp int64 // ms
+	Size      int   // bytes of the value
+	Record    Record
+	Err       *Error // why there is no Record
+}
+
+// walkTries is how often in a row Walk tries again when a leader does not answer.
+const walkTries = 4
+
+// Walk reads the topic once, from its start to the end that it has when Walk begins, and gives each record to fn, by
+// partition and offset. Memory stays below one Fetch answer of one partition (1 MiB, or one batch). It ends with fn's
+// first error as it is, else with a *catalog.Error. topic is Name when empty.
+func Walk(ctx context.Context, opt []kgo.Opt, topic string, fn func(Entry) error) error {
+	if topic == "" {
+		topic = Name
+	}
+	b, err := dial(opt, topic)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer b.close()
+	w := walk{brokers: b, entries: newEntries(), fn: fn}
+	defer w.entries.close()
+	if err := w.all(ctx); err != nil {
+		if w.refused != nil {
+			return w.refused
+		}
+		return unavailable(err)
+	}
+	return nil
+}
+
+type walk struct {
+	brokers *brokers
+	entries *entries
+	fn      func(Entry) error
+	at      *placement
+	refused error // fn's
+}
+
+func (w *walk) all(ctx context.Context) (err error) {
+	if w.at, err = w.brokers.locate(ctx); err != nil {
+		return err
+	}
+	starts, err := w.brokers.offsets(ctx, w.at, earliest)
+	if err != nil {
+		return err
+	}
+	ends, err := w.brokers.offsets(ctx, w.at, latest)
+	if err != nil {
+		return err
+	}
+	for p := range starts {
+		if err := w.partition(ctx, int32(p), starts[p], ends[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) partition(ctx context.Context, number int32, at, end int64) error {
+	failures := 0
+	for at < end {
+		next, err := w.step(ctx, number, at, end)
+		switch {
+		case w.refused != nil || ctx.Err() != nil:
+			return err
+		case next > at:
+			at, failures = next, 0
+			continue
+		case err == nil:
+			err = errors.New("the leader answers with nothing, though there is more")
+		}
+		if failures++; failures == walkTries {
+			return fmt.Errorf("partition %d at offset %d: %w", number, at, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(firstPause << failures):
+		}
+		// The partition may have another leader; that the topic may be another one is for the next answer to say.
+		if moved, err := w.brokers.locate(ctx); err == nil && int(number) < len(moved.leaders) && moved.topicID == w.at.topicID {
+			w.at = moved
+		}
+	}
+	return nil
+}
+
+// step gives fn the records of one answer; next stays at when there is none.
+func (w *walk) step(ctx context.Context, number int32, at, end int64) (next int64, err error) {
+	broker := w.at.leaders[number].broker
+	if broker < 0 {
+		return at, errNoLeader
+	}
+	portions, err := w.brokers.fetch(ctx, w.at, broker, []wanted{{number, at}}, int32(fetchWait.Milliseconds()))
+	if err != nil {
+		return at, err
+	}
+	if len(portions) != 1 || portions[0].partition != number {
+		return at, errors.New("the leader did not answer what it was asked")
+	}
+	if err := portions[0].err; err != nil {
+		return at, err
+	}
+	return w.entries.each(portions[0].bytes, at, func(r *segment.Record) error {
+		if r.Offset >= end {
+			return nil
+		}
+		e := Entry{Partition: number, Offset: r.Offset, Timestamp: r.Timestamp, Size: len(r.Value)}
+		record, err := Decode(r.Value)
+		if err != nil {
+			e.Err, _ = errors.AsType[*Error](err)
+		} else {
+			e.Record = record
+		}
+		if err := w.fn(e); err != nil {
+			w.refused = err
+			return err
+		}
+		return nil
+	})
+}
