@@ -6,7 +6,8 @@
 //	<prefix><topic>-<topic id>/<partition>/start                                      the tier's start, once it moved
 //
 // A .meta or start object begins with 16 bytes, big endian: 4 of magic, uint16 version, uint16 zero, uint32 length and
-// uint32 CRC-32C of the JSON that follows. In a .meta the small files follow the JSON, packed one after the other.
+// uint32 CRC-32C of the JSON that follows. In a .meta the small files follow the JSON, packed one after the other; its
+// JSON is a Manifest. Fields may be added to it, and what lacks one is read as if it had the field's zero value.
 //
 // Invariants:
 //   - A key is made of the segment's ids and nothing else: two copies never share one (two attempts at the same copy do,

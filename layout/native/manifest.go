@@ -55,10 +55,11 @@ type Manifest struct {
 	EventTime    int64        `json:"event_time"`    // ms, when the copy began
 	BrokerID     int32        `json:"broker_id"`
 	Log          FileSum      `json:"log"`
-	// Files, Aborted and Decided are set from segment.Files when a .meta is encoded.
+	// Files, Aborted, Decided and Dense are set from segment.Files when a .meta is encoded.
 	Files   PackedFiles `json:"files"`
 	Aborted AbortedList `json:"aborted"`
 	Decided bool        `json:"decided"`
+	Dense   bool        `json:"dense"` // false, or absent as in older objects: not known
 }
 
 func newManifest(clusterID string, seg *tier.Segment, logSHA256 string) *Manifest {

@@ -36,7 +36,7 @@ func EncodeMeta(m *Manifest, f *segment.Files) ([]byte, error) {
 		return nil, errors.New("damaged transaction information cannot be stored")
 	}
 	full := *m
-	full.Files, full.Aborted, full.Decided = PackedFiles{}, f.Aborted, f.Decided
+	full.Files, full.Aborted, full.Decided, full.Dense = PackedFiles{}, f.Aborted, f.Decided, f.Dense
 	if err := full.check(); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func DecodeMeta(raw []byte) (*Manifest, *segment.Files, error) {
 	if err := m.check(); err != nil {
 		return nil, nil, fmt.Errorf("manifest: %w", err)
 	}
-	f := new(segment.Files)
+	f := &segment.Files{Dense: m.Dense}
 	if err := unpack(m, f, packed); err != nil {
 		return nil, nil, fmt.Errorf("manifest: %w", err)
 	}

@@ -56,9 +56,25 @@ func TestFormatStaysReadable(t *testing.T) {
 	if !sameFiles(gotFiles, files) {
 		t.Errorf("files %+v, want %+v", gotFiles, files)
 	}
-	got.Files, got.Aborted, got.Decided = PackedFiles{}, nil, false
+	got.Files, got.Aborted, got.Decided, got.Dense = PackedFiles{}, nil, false, false
 	if !reflect.DeepEqual(got, m) {
 		t.Errorf("manifest %+v, want %+v", got, m)
+	}
+}
+
+// An object that was written before the manifest told of gaps is as good as any other, and tells nothing of gaps.
+func TestObjectsThatTellNothingOfGaps(t *testing.T) {
+	raw, err := os.ReadFile("testdata/segment-before-dense.meta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := realMeta(t)
+	_, got, err := DecodeMeta(raw)
+	if err != nil || got.Dense || !want.Dense {
+		t.Fatalf("dense %v, %v", got.Dense, err)
+	}
+	if got.Dense = true; !sameFiles(got, want) {
+		t.Errorf("files %+v, want %+v", got, want)
 	}
 }
 

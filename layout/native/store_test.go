@@ -136,7 +136,7 @@ func realSegment(tb testing.TB) (seg *tier.Segment, log []byte, files *segment.F
 	return seg, log, &segment.Files{
 		OffsetIndex: all[at+".index"], TimeIndex: all[at+".timeindex"], TxnIndex: all[at+".txnindex"],
 		Snapshot: all["txn-0/00000000000000000258.snapshot"], LeaderEpochs: all["txn-0/leader-epoch-checkpoint"],
-		Aborted: aborted, Decided: true,
+		Aborted: aborted, Decided: true, Dense: true,
 	}
 }
 
@@ -147,5 +147,5 @@ func sameFiles(a, b *segment.Files) bool {
 	same := func(x, y []byte) bool { return (x == nil) == (y == nil) && bytes.Equal(x, y) }
 	return same(a.OffsetIndex, b.OffsetIndex) && same(a.TimeIndex, b.TimeIndex) && same(a.TxnIndex, b.TxnIndex) &&
 		same(a.Snapshot, b.Snapshot) && same(a.LeaderEpochs, b.LeaderEpochs) && slices.Equal(a.Aborted, b.Aborted) &&
-		a.Decided == b.Decided && a.TxnDamaged == b.TxnDamaged && slices.Equal(a.IndexDamaged, b.IndexDamaged)
+		a.Decided == b.Decided && a.Dense == b.Dense && a.TxnDamaged == b.TxnDamaged && slices.Equal(a.IndexDamaged, b.IndexDamaged)
 }

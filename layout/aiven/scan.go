@@ -1,0 +1,169 @@
+package aiven
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"coldtap/internal/budget"
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+const (
+	// scanMemory bounds the manifests that are being read. Honest ones have 1 to 2 KiB and never wait; a hostile one of
+	// 6 MiB takes about four times its length while it is parsed, so that two of them fit.
+	scanMemory = 64 << 20
+	scanFactor = 4
+	// maxCheckpoint bounds a leader-epoch checkpoint, in stored bytes: 32 for each of maxEpochs.
+	maxCheckpoint = 32 * maxEpochs
+)
+
+// Scanner implements layout.Manifests: it finds the plugin's segments where no broker tells of them. A Scanner finds no
+// segments of before September 2023, whose manifests don't say what they describe.
+type Scanner struct {
+	layout   *Layout
+	prefixes []string // the longest first: "ts" is a beginning of "ts-old"
+	memory   *budget.Budget
+}
+
+var (
+	_ layout.Manifests = (*Scanner)(nil)
+	_ layout.Names     = (*Scanner)(nil)
+)
+
+// NewScanner scans under the prefixes of l, and opens sealed checkpoints with its keys.
+func NewScanner(l *Layout) *Scanner {
+	s := &Scanner{layout: l, prefixes: slices.Clone(l.prefixes), memory: budget.New(scanMemory)}
+	slices.SortStableFunc(s.prefixes, func(a, b string) int { return len(b) - len(a) })
+	return s
+}
+
+// Prefixes leaves out those that another one's listing holds.
+func (s *Scanner) Prefixes() []string {
+	var roots []string
+	for _, p := range slices.Backward(s.prefixes) {
+		if !slices.ContainsFunc(roots, func(r string) bool { return strings.HasPrefix(p, r) }) {
+			roots = append(roots, p)
+		}
+	}
+	return roots
+}
+
+// Classify cuts the key at the longest prefix that leaves one of the plugin's.
+func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
+	for _, prefix := range s.prefixes {
+		k, err := ParseKey(key, prefix)
+		if err != nil {
+			continue
+		}
+		part := map[string]layout.Part{
+			SuffixLog: layout.LogPart, SuffixIndexes: layout.FilesPart, SuffixManifest: layout.ManifestPart,
+		}[k.Suffix]
+		return part, layout.Name{
+			Prefix: prefix, Topic: k.Topic, Partition: tier.PartitionID{Topic: k.TopicID, Partition: k.Partition},
+			BaseOffset: k.BaseOffset, ID: k.SegmentID,
+		}
+	}
+	return layout.ForeignPart, layout.Name{}
+}
+
+// ReadManifest reads a .rsm-manifest with one GET.
+func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, layout.Cost, error) {
+	fault := func(cost rangeio.Cost, err error) (*layout.Description, layout.Cost, error) {
+		return nil, costOf(cost), &layout.Error{Object: o.Key, Err: err}
+	}
+	if o.Size > MaxManifest {
+		return fault(rangeio.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, MaxManifest))
+	}
+	weight := scanFactor * max(o.Size, 1)
+	if err := s.memory.Acquire(ctx, weight); err != nil {
+		return nil, layout.Cost{}, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: o.Key, Err: err}
+	}
+	defer s.memory.Release(weight)
+	raw, _, cost, err := s.layout.store.ReadObject(ctx, o.Key, max(o.Size, 1))
+	if err != nil {
+		return nil, costOf(cost), err
+	}
+	m, err := ParseManifest(raw)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return fault(cost, fmt.Errorf("%w: %w", layout.ErrVersion, err))
+	case err != nil:
+		return fault(cost, err)
+	case m.Segment == nil:
+		return fault(cost, layout.ErrUndescribed)
+	}
+	if !slices.ContainsFunc(s.prefixes, func(p string) bool { return p+mainPath(m.Segment)+SuffixManifest == o.Key }) {
+		return fault(cost, fmt.Errorf("%w: that is %s%s", layout.ErrMisplaced, mainPath(m.Segment), SuffixManifest))
+	}
+	d := &layout.Description{Segment: *m.Segment, LogSize: m.StoredSize, FilesSize: m.indexSize()}
+	if m.separate {
+		d.FilesSize = 0
+	}
+	return d, costOf(cost), nil
+}
+
+// ReadCheckpoint reads the manifest, which the segment's first reader needs as well, and of the small files nothing but
+// the checkpoint: the indexes beside it can have megabytes. Its first entry is the log start.
+func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, layout.Cost, error) {
+	if err := checkSegment(seg); err != nil {
+		return nil, layout.Cost{}, err
+	}
+	m, sum, err := s.layout.manifest(ctx, seg)
+	if err != nil {
+		return nil, sum, err
+	}
+	bill := m.bill()
+	sum.Requests += bill.Requests
+	sum.Bytes += bill.Bytes
+	stored, at, err := s.readStoredCheckpoint(ctx, seg, m, &sum)
+	if err != nil {
+		return nil, sum, err
+	}
+	raw, ok := m.openFile(stored)
+	if !ok {
+		return nil, sum, &layout.Error{Object: at, Err: fmt.Errorf("leader-epoch checkpoint: %w", errSeal)}
+	}
+	epochs, err := segment.ParseEpochCheckpoint(raw)
+	if err == nil && len(epochs) == 0 {
+		err = errors.New("leader-epoch checkpoint is empty")
+	}
+	if err != nil {
+		return nil, sum, &layout.Error{Object: at, Err: err}
+	}
+	return &layout.Checkpoint{Epochs: epochs, Start: epochs[0].StartOffset}, sum, nil
+}
+
+func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *layout.Cost) (stored []byte, key string, err error) {
+	place, suffix := m.files[fileEpochs], SuffixIndexes
+	if m.separate {
+		suffix = separateSuffixes[fileEpochs]
+	} else if place.size == 0 || place.size > maxCheckpoint {
+		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest, Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", place.size)}
+	}
+	err = eachPlace(stems(seg, m.lastStem(), s.layout.prefixes), func(stem string) (err error) {
+		var cost rangeio.Cost
+		key = stem + suffix
+		if m.separate {
+			stored, _, cost, err = s.layout.store.ReadObject(ctx, key, maxCheckpoint)
+		} else {
+			stored = make([]byte, place.size)
+			_, cost, err = s.layout.store.ReadRange(ctx, key, stored, place.position, "", m.indexSize())
+		}
+		addCost(sum, cost)
+		return err
+	})
+	return stored, key, err
+}
+
+// ReadStart is for other layouts: the plugin has no such objects.
+func (s *Scanner) ReadStart(_ context.Context, o rangeio.Object) (*layout.Start, layout.Cost, error) {
+	return nil, layout.Cost{}, &layout.Error{Object: o.Key, Err: errors.New("no object of the plugin")}
+}
+
+func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }

@@ -1,0 +1,248 @@
+package native
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"coldtap/internal/budget"
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+const (
+	// scanHead is how much of a .meta is read at first: the manifest has some 1.3 KiB and 30 bytes for each aborted
+	// transaction, while the indexes behind it have up to megabytes.
+	scanHead = 16 << 10
+	// scanMemory bounds manifests that are longer, each counted four times: text, numbers, and what JSON takes meanwhile.
+	scanMemory = 256 << 20
+	scanFactor = 4
+
+	maxCheckpoint = 32 * maxEpochs // bytes
+	maxClusterID  = 256            // bytes; Kafka's have 22
+)
+
+// Scanner implements layout.Manifests: it finds segments where no metadata store tells of them.
+type Scanner struct {
+	layout *Layout
+	memory *budget.Budget
+}
+
+var (
+	_ layout.Manifests = (*Scanner)(nil)
+	_ layout.Names     = (*Scanner)(nil)
+)
+
+// NewScanner scans where l writes.
+func NewScanner(l *Layout) *Scanner { return &Scanner{layout: l, memory: budget.New(scanMemory)} }
+
+func (s *Scanner) Prefixes() []string { return []string{s.layout.prefix} }
+
+// Classify reads "<topic>-<id>/<partition>/<20 digits>-<id>.log", ".meta", or "start" in place of the last.
+func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
+	foreign := func() (layout.Part, layout.Name) { return layout.ForeignPart, layout.Name{} }
+	rest, ok := strings.CutPrefix(key, s.layout.prefix)
+	if !ok {
+		return foreign()
+	}
+	topic, rest, _ := strings.Cut(rest, "/")
+	number, file, ok := strings.Cut(rest, "/")
+	const idLength, digits = 22, 20
+	dash := len(topic) - idLength - 1
+	if !ok || dash < 0 || topic[dash] != '-' {
+		return foreign()
+	}
+	n := layout.Name{Prefix: s.layout.prefix, Topic: topic[:dash]}
+	partition, err := strconv.ParseUint(number, 10, 31)
+	if err != nil || strconv.FormatUint(partition, 10) != number {
+		return foreign()
+	}
+	n.Partition.Partition = int32(partition)
+	if n.Partition.Topic, err = segment.ParseUUID(topic[dash+1:]); err != nil || checkPartition(n.Topic, n.Partition) != nil {
+		return foreign()
+	}
+	if file == "start" {
+		return layout.StartPart, n
+	}
+	part := layout.LogPart
+	stem, ok := strings.CutSuffix(file, ".log")
+	if !ok {
+		part = layout.ManifestPart
+		stem, ok = strings.CutSuffix(file, ".meta")
+	}
+	if !ok || len(stem) != digits+1+idLength || stem[digits] != '-' {
+		return foreign()
+	}
+	base, err := strconv.ParseUint(stem[:digits], 10, 63)
+	if err != nil {
+		return foreign()
+	}
+	n.BaseOffset = int64(base)
+	if n.ID, err = segment.ParseUUID(stem[digits+1:]); err != nil {
+		return foreign()
+	}
+	return part, n
+}
+
+// ReadManifest reads the head of a .meta with one GET, and a second one when its list of aborted transactions is long.
+// The small files behind it are left where they are.
+func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, layout.Cost, error) {
+	var sum layout.Cost
+	head, release, err := s.readHead(ctx, o.Key, o.Size, &sum)
+	if err != nil {
+		return nil, sum, err
+	}
+	defer release()
+	m, _, err := DecodeMeta(head.frame)
+	if err != nil {
+		return nil, sum, head.fault(err)
+	}
+	seg := tier.Segment{
+		ID: m.SegmentID, Partition: tier.PartitionID{Topic: m.TopicID, Partition: m.Partition}, Topic: m.Topic,
+		BaseOffset: m.BaseOffset, EndOffset: m.EndOffset, Epochs: m.LeaderEpochs, MaxTimestamp: m.MaxTimestamp,
+		EventTime: m.EventTime, BrokerID: m.BrokerID, Size: m.Log.Size, State: tier.CopyFinished,
+		TxnIndexEmpty: m.Files.TxnIndex == nil || m.Files.TxnIndex.Size == 0,
+	}
+	if err := seg.Validate(); err != nil {
+		return nil, sum, head.fault(err)
+	}
+	if len(m.ClusterID) > maxClusterID {
+		return nil, sum, head.fault(fmt.Errorf("a cluster id of %d bytes", len(m.ClusterID)))
+	}
+	if own := s.layout.MetaKey(&seg); own != o.Key {
+		return nil, sum, head.fault(fmt.Errorf("%w: that is %s", layout.ErrMisplaced, own))
+	}
+	return &layout.Description{Segment: seg, ClusterID: m.ClusterID, LogSize: seg.Size}, sum, nil
+}
+
+// metaHead is the beginning of a .meta object, of one version.
+type metaHead struct {
+	key   string
+	frame []byte // header and manifest
+	rest  []byte // what of the small files came with them
+	info  rangeio.Info
+}
+
+func (h *metaHead) fault(err error) error { return &layout.Error{Object: h.key, Err: err} }
+
+// readHead reads as much as the manifest takes, of an object of so many bytes. release is called when nothing of it is
+// needed any more.
+func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *layout.Cost) (h *metaHead, release func(), err error) {
+	h, release = &metaHead{key: key}, func() {}
+	if size > MaxMeta || size < frameHeader {
+		return nil, nil, h.fault(fmt.Errorf("%d bytes: at least %d belong to it, at most %d are allowed", size, frameHeader, MaxMeta))
+	}
+	raw := make([]byte, min(size, scanHead))
+	var cost rangeio.Cost
+	h.info, cost, err = s.layout.store.ReadRange(ctx, key, raw, 0, "", size)
+	addCost(sum, cost)
+	if err != nil {
+		return nil, nil, err
+	}
+	if string(raw[:4]) == metaMagic && binary.BigEndian.Uint16(raw[4:]) != frameVersion {
+		return nil, nil, h.fault(fmt.Errorf("%w %d", layout.ErrVersion, binary.BigEndian.Uint16(raw[4:])))
+	}
+	end := frameHeader + int64(binary.BigEndian.Uint32(raw[8:]))
+	if string(raw[:4]) != metaMagic || end > size {
+		return nil, nil, h.fault(errors.New("does not begin with a manifest that lies in it"))
+	}
+	if end <= int64(len(raw)) {
+		h.frame, h.rest = raw[:end:end], raw[end:]
+		return h, release, nil
+	}
+	weight := scanFactor * end
+	if err := s.memory.Acquire(ctx, weight); err != nil {
+		return nil, nil, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: key, Err: err}
+	}
+	h.frame = append(make([]byte, 0, end), raw...)[:end]
+	_, cost, err = s.layout.store.ReadRange(ctx, key, h.frame[len(raw):], int64(len(raw)), h.info.ETag, size)
+	addCost(sum, cost)
+	if err != nil {
+		s.memory.Release(weight)
+		return nil, nil, err
+	}
+	return h, func() { s.memory.Release(weight) }, nil
+}
+
+// ReadCheckpoint reads the manifest again, and the checkpoint if it did not come with it. It tells no start: the tier's
+// start is its own, and the broker's log start may lie above it.
+func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, layout.Cost, error) {
+	var sum layout.Cost
+	if err := checkSegment(seg); err != nil {
+		return nil, sum, err
+	}
+	head, release, err := s.readHead(ctx, s.layout.MetaKey(seg), size, &sum)
+	if err != nil {
+		return nil, sum, err
+	}
+	defer release()
+	m, _, err := DecodeMeta(head.frame)
+	if err == nil {
+		err = m.describes(seg)
+	}
+	if err != nil {
+		return nil, sum, head.fault(err)
+	}
+	place := m.Files.LeaderEpochs
+	if place == nil || place.Size > maxCheckpoint {
+		return nil, sum, head.fault(errors.New("no leader-epoch checkpoint that could be one"))
+	}
+	var raw []byte
+	if to := place.Offset + place.Size; to <= int64(len(head.rest)) {
+		raw = head.rest[place.Offset:to]
+	} else {
+		raw = make([]byte, place.Size)
+		_, cost, err := s.layout.store.ReadRange(ctx, head.key, raw, int64(len(head.frame))+place.Offset, head.info.ETag, head.info.Size)
+		addCost(&sum, cost)
+		if err != nil {
+			return nil, sum, err
+		}
+	}
+	if sumOf(raw) != place.FileSum {
+		return nil, sum, head.fault(errors.New("checksum of the leader-epoch checkpoint does not match"))
+	}
+	epochs, err := segment.ParseEpochCheckpoint(raw)
+	if err == nil && len(epochs) == 0 {
+		err = errors.New("leader-epoch checkpoint is empty")
+	}
+	if err != nil {
+		return nil, sum, head.fault(err)
+	}
+	return &layout.Checkpoint{Epochs: epochs, Start: -1}, sum, nil
+}
+
+// ReadStart reads a start object, which must be the partition's whose key it has.
+func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Start, layout.Cost, error) {
+	fault := func(sum layout.Cost, err error) (*layout.Start, layout.Cost, error) {
+		return nil, sum, &layout.Error{Object: o.Key, Err: err}
+	}
+	if o.Size > maxStart {
+		return fault(layout.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, maxStart))
+	}
+	raw, _, cost, err := s.layout.store.ReadObject(ctx, o.Key, maxStart)
+	sum := costOf(cost)
+	if err != nil {
+		return nil, sum, err
+	}
+	start, err := DecodeStart(raw)
+	switch {
+	case err != nil:
+		return fault(sum, err)
+	case len(start.ClusterID) > maxClusterID:
+		return fault(sum, fmt.Errorf("a cluster id of %d bytes", len(start.ClusterID)))
+	}
+	if own := s.layout.StartKey(start.Topic, start.id()); own != o.Key {
+		return fault(sum, fmt.Errorf("%w: that is %s", layout.ErrMisplaced, own))
+	}
+	return &layout.Start{ClusterID: start.ClusterID, Offset: start.Offset}, sum, nil
+}
+
+func addCost(sum *layout.Cost, c rangeio.Cost) {
+	sum.Requests += c.Requests
+	sum.Bytes += c.Bytes
+}

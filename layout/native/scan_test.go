@@ -1,0 +1,173 @@
+package native
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/segment"
+)
+
+// scanned is a segment in a store, and a scanner of it.
+func scanned(t *testing.T, prefix string, change func(*Manifest, *segment.Files)) (*memoryStore, *Scanner, rangeio.Object) {
+	t.Helper()
+	seg, log, files := realSegment(t)
+	s := newMemoryStore()
+	l := newTestLayout(s, prefix)
+	m, f := newManifest("cluster", seg, sha(log)), *files
+	if change != nil {
+		change(m, &f)
+	}
+	raw, err := EncodeMeta(m, &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := l.MetaKey(seg)
+	s.write(key, raw)
+	return s, NewScanner(l), rangeio.Object{Key: key, Size: int64(len(raw))}
+}
+
+func TestScannerReadsTheHeadOnly(t *testing.T) {
+	big := bytes.Repeat([]byte{1}, 8<<20)
+	many := func(n int) func(*Manifest, *segment.Files) {
+		return func(_ *Manifest, f *segment.Files) {
+			f.OffsetIndex, f.Aborted = big, nil
+			for i := range int64(n) {
+				f.Aborted = append(f.Aborted, segment.AbortedTxn{ProducerID: 1, FirstOffset: 174 + i, LastOffset: 180 + i, LastStableOffset: 200 + i})
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change             func(*Manifest, *segment.Files)
+		requests, most     int // of the manifest
+		checkpoint, mostCP int
+	}{
+		"as it is":                          {nil, 1, scanHead, 1, scanHead},
+		"large indexes":                     {many(1), 1, scanHead, 2, scanHead + 100},
+		"long list of aborted transactions": {many(100_000), 2, 3 << 20, 3, 3 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, scan, o := scanned(t, "", tt.change)
+			d, cost, err := scan.ReadManifest(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, log, files := realSegment(t)
+			if d.Segment.ID != want.ID || d.Segment.Topic != want.Topic || d.Segment.Partition != want.Partition || d.Segment.EndOffset != want.EndOffset ||
+				d.Segment.TxnIndexEmpty || d.ClusterID != "cluster" || d.LogSize != int64(len(log)) || d.FilesSize != 0 {
+				t.Errorf("%+v", d)
+			}
+			if cost.Requests != tt.requests || cost.Bytes > int64(tt.most) {
+				t.Errorf("cost %+v", cost)
+			}
+			epochs, err := segment.ParseEpochCheckpoint(files.LeaderEpochs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, cost, err := scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size)
+			if err != nil || !slices.Equal(c.Epochs, epochs) || c.Start != -1 {
+				t.Errorf("checkpoint %+v, %v", c, err)
+			}
+			if cost.Requests != tt.checkpoint || cost.Bytes > int64(tt.mostCP) {
+				t.Errorf("cost %+v of the checkpoint", cost)
+			}
+			if n := scan.memory.InUse(); n != 0 {
+				t.Errorf("%d bytes are held", n)
+			}
+		})
+	}
+}
+
+func TestScannerRefusals(t *testing.T) {
+	set := func(at int, v byte) func([]byte) []byte {
+		return func(b []byte) []byte { b[at] = v; return b }
+	}
+	for name, tt := range map[string]struct {
+		spoil func([]byte) []byte
+		is    error
+	}{
+		"later version":   {set(5, 9), layout.ErrVersion},
+		"other magic":     {set(1, 'X'), nil},
+		"lying length":    {set(8, 0xff), nil},
+		"damaged":         {func(b []byte) []byte { b[40] ^= 1; return b }, nil},
+		"header cut off":  {func(b []byte) []byte { return b[:12] }, nil},
+		"manifest cut":    {func(b []byte) []byte { return b[:200] }, nil},
+		"nothing in it":   {func(b []byte) []byte { return nil }, nil},
+		"under other key": {func(b []byte) []byte { return b }, layout.ErrMisplaced},
+	} {
+		s, scan, o := scanned(t, "", nil)
+		raw := tt.spoil(bytes.Clone(s.objects[o.Key]))
+		if tt.is == layout.ErrMisplaced {
+			o.Key = strings.Replace(o.Key, "174-", "175-", 1)
+		}
+		s.write(o.Key, raw)
+		o.Size = int64(len(raw))
+		_, _, err := scan.ReadManifest(t.Context(), o)
+		if e, ok := errors.AsType[*layout.Error](err); !ok || e.Object != o.Key || tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := scan.memory.InUse(); n != 0 {
+			t.Errorf("%s: %d bytes are held", name, n)
+		}
+	}
+	_, scan, o := scanned(t, "", func(m *Manifest, _ *segment.Files) { m.ClusterID = strings.Repeat("x", 1000) })
+	if _, _, err := scan.ReadManifest(t.Context(), o); err == nil {
+		t.Error("a cluster id of 1,000 bytes was taken")
+	}
+	_, scan, o = scanned(t, "", func(_ *Manifest, f *segment.Files) { f.LeaderEpochs = []byte("0\n5\n0 0\n") })
+	d, _, err := scan.ReadManifest(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size); err == nil {
+		t.Error("a checkpoint that is cut off was taken")
+	}
+}
+
+func TestScannerClassifies(t *testing.T) {
+	_, scan, o := scanned(t, "pre/", nil)
+	stem := strings.TrimSuffix(o.Key, ".meta")
+	folder := stem[:strings.LastIndex(stem, "/")+1]
+	want, _, _ := realSegment(t)
+	for key, part := range map[string]layout.Part{stem + ".meta": layout.ManifestPart, stem + ".log": layout.LogPart} {
+		got, name := scan.Classify(key)
+		if got != part || name != (layout.Name{Prefix: "pre/", Topic: "txn", Partition: want.Partition, BaseOffset: 174, ID: want.ID}) {
+			t.Errorf("%s: %v %+v", key, got, name)
+		}
+	}
+	if part, name := scan.Classify(folder + "start"); part != layout.StartPart || name.Partition != want.Partition || name.Topic != "txn" {
+		t.Errorf("%v %+v", part, name)
+	}
+	for _, key := range []string{
+		"", "pre/", stem, stem + ".txt", stem + ".meta/x", folder, folder + "start/x", folder + "start2", strings.TrimPrefix(o.Key, "pre/"),
+		strings.Replace(o.Key, "/0/", "/00/", 1), strings.Replace(o.Key, "/0/", "/-1/", 1), strings.Replace(o.Key, "/0/", "/4294967296/", 1),
+		strings.Replace(o.Key, "txn-", "-", 1), strings.Replace(o.Key, "txn-", "..-", 1), strings.Replace(o.Key, "174-", "17x-", 1),
+		strings.Replace(o.Key, "174-", "174+", 1), strings.Replace(o.Key, "/0000", "/9999", 1), "pre/start", "pre/a/0/start",
+	} {
+		if part, name := scan.Classify(key); part != layout.ForeignPart || name != (layout.Name{}) {
+			t.Errorf("%q: %v %+v", key, part, name)
+		}
+	}
+}
+
+func FuzzClassify(f *testing.F) {
+	l := newTestLayout(newMemoryStore(), "pre/")
+	scan := NewScanner(l)
+	seg, _, _ := realSegment(f)
+	f.Add(l.LogKey(seg))
+	f.Add(l.MetaKey(seg))
+	f.Add(l.StartKey(seg.Topic, seg.Partition))
+	f.Fuzz(func(t *testing.T, key string) {
+		part, name := scan.Classify(key)
+		own := *seg
+		own.Topic, own.Partition, own.BaseOffset, own.ID, own.EndOffset = name.Topic, name.Partition, name.BaseOffset, name.ID, name.BaseOffset
+		made := map[layout.Part]string{layout.LogPart: l.LogKey(&own), layout.ManifestPart: l.MetaKey(&own), layout.StartPart: l.StartKey(name.Topic, name.Partition)}
+		if part != layout.ForeignPart && made[part] != key && !name.ID.IsZero() {
+			t.Errorf("%q is classified as %q", key, made[part])
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package layout
+
+import (
+	"coldtap/segment"
+	"coldtap/tier"
+)
+
+// Object is one that a segment has in the store.
+type Object struct {
+	Key      string
+	Part     Part
+	Size     int64 // bytes; -1 = the metadata does not tell
+	Optional bool  // a whole segment may be without it
+}
+
+// Names tells of a layout's objects by their keys alone. All methods may be called concurrently.
+type Names interface {
+	// Prefixes are what all keys of the layout begin with, none of them a beginning of another: to be listed one by one.
+	Prefixes() []string
+	// Classify reads a key. The name is zero for a ForeignPart.
+	Classify(key string) (Part, Name)
+	// Objects lists what a segment of the metadata has, the log first; nothing when it cannot have keys.
+	Objects(seg *tier.Segment) []Object
+	// TopicPrefix is what the keys of a topic begin with, after one of Prefixes.
+	TopicPrefix(name string, id segment.UUID) string
+}
