@@ -38,6 +38,7 @@ type batch struct {
 	// gap says that offsets are missing before the batch, cleaned that records are missing within it: either way
 	// compaction, or damage.
 	gap, cleaned bool
+	adjoins      bool // its header's offset is the one behind the entry before, or the segment's base
 }
 
 // batchReader streams the batches of one segment's log and checks each on its own and against the one before: size,
@@ -193,6 +194,7 @@ func (r *batchReader) follow(b *batch) error {
 		return damaged(r.file, "byte %d: batch at offset %d has leader epoch %d behind epoch %d",
 			b.pos, b.BaseOffset, b.LeaderEpoch, r.epoch)
 	}
+	b.adjoins = b.BaseOffset == r.want
 	// A message of magic 0 or 1 tells its last offset only, so that nothing can be said about what is before it.
 	if b.Magic >= 2 {
 		b.gap = b.BaseOffset > r.want

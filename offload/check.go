@@ -47,6 +47,7 @@ type checker struct {
 	aborted   []segment.AbortedTxn // with data here, ended here
 	gap       string               // the first place where offsets are missing
 	cleaned   bool
+	dense     bool // each batch adjoins the one before
 	// earlier are the batches' own epochs below the first one of the lineage.
 	earlier []segment.EpochStart
 }
@@ -96,6 +97,7 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 		p: p, s: s, t: t, producers: known,
 		indexes: newIndexes(s.base, s.size, offsetFile, offsetErr, timeFile, timeErr),
 		txns:    newTxnIndex(s.base, s.next, txnFile, txnErr),
+		dense:   true,
 	}
 	sum := sha256.New()
 	r := newBatchReader(ctx, s.logName(), io.TeeReader(io.NewSectionReader(f, 0, s.size), sum), s.size, s.base, s.next)
@@ -142,6 +144,7 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 		LeaderEpochs: segment.AppendEpochCheckpoint(nil, extendDown(ck.earlier, epochsBelow(p.lineage, s.next))),
 		Aborted:      append(ck.aborted, later...),
 		Decided:      true,
+		Dense:        ck.dense && r.want == s.next,
 	}
 	slices.SortFunc(c.files.Aborted, func(a, b segment.AbortedTxn) int {
 		return cmp.Or(cmp.Compare(a.FirstOffset, b.FirstOffset), cmp.Compare(a.LastOffset, b.LastOffset))
@@ -175,6 +178,7 @@ func (k *checker) batch(b *batch, last int64) error {
 		k.gap = fmt.Sprintf("byte %d: offsets are missing before %d", b.pos, b.BaseOffset)
 	}
 	k.cleaned = k.cleaned || b.cleaned
+	k.dense = k.dense && b.adjoins
 	// A checkpoint that a crash left short would put offsets into the wrong epoch, where nobody finds them.
 	if b.LeaderEpoch >= 0 && b.BaseOffset >= k.p.epochsFrom {
 		if epoch, ok := epochAt(k.p.lineage, b.BaseOffset); ok && epoch != b.LeaderEpoch {

@@ -69,8 +69,23 @@ func bases(t testing.TB, dir string) []int64 {
 	return list
 }
 
+// withoutGaps follows the headers of a log.
+func withoutGaps(t testing.TB, log []byte, s *tier.Segment) bool {
+	t.Helper()
+	next, dense := s.BaseOffset, true
+	for b, err := range segment.Batches(log) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		dense = dense && b.Header.BaseOffset == next
+		next = b.Header.LastOffset() + 1
+	}
+	return dense && next == s.EndOffset+1
+}
+
 func TestSampleIsCopiedUpToItsActiveSegments(t *testing.T) {
 	dir, w := extract(t), newWorld()
+	dense := map[bool]int{}
 	report := w.offload(t, w.config(dir))
 	if report.Failed() || report.ClusterID != sample.ClusterID || report.BrokerID != 1 {
 		t.Fatalf("report: %+v", report)
@@ -109,7 +124,14 @@ func TestSampleIsCopiedUpToItsActiveSegments(t *testing.T) {
 			if s.TxnIndexEmpty != (len(f.TxnIndex) == 0) || !f.Decided {
 				t.Errorf("%s at %d: no aborts %v, decided %v", name, s.BaseOffset, s.TxnIndexEmpty, f.Decided)
 			}
+			if want := withoutGaps(t, file(s.BaseOffset, ".log"), s); f.Dense != want {
+				t.Errorf("%s at %d: dense %v", name, s.BaseOffset, f.Dense)
+			}
+			dense[f.Dense]++
 		}
+	}
+	if dense[true] == 0 || dense[false] == 0 {
+		t.Errorf("of the segments are dense and not: %v", dense)
 	}
 	before := w.describe()
 	if w.steps = 0; w.offload(t, w.config(dir)).Failed() || w.steps != 0 || w.describe() != before {
