@@ -268,10 +268,15 @@ func TestStarts(t *testing.T) {
 	want(t, "latest", s.records(r), nil, EndTier, 300)
 	r.Start = FromEarliestLocal
 	wantKind(t, "earliest local without a cluster", s.records(r), BadRequest)
-	s.apply(tier.BoundsChanged{Partition: tier.PartitionID{Topic: testTopic}, Bounds: tier.Bounds{Start: 0, LocalStart: 290, HighWatermark: 400, LastStable: 400}})
+	s.apply(tier.BoundsChanged{Partition: tier.PartitionID{Topic: testTopic}, Bounds: tier.Bounds{Start: 0, LocalStart: 290, HighWatermark: 400, LastStable: 380}})
 	a := s.records(r)
 	want(t, "earliest local", a, offsetsOf(290, 299), EndTier, 300)
-	if a.bounds.LocalStart != 290 || a.bounds.LastStable != 400 {
+	latest := from(0)
+	latest.Start, latest.Isolation = FromLatest, ReadCommitted
+	want(t, "latest stable", s.records(latest), nil, EndTier, 380)
+	latest.Isolation = ReadUncommitted
+	want(t, "latest", s.records(latest), nil, EndTier, 400)
+	if a.bounds.LocalStart != 290 || a.bounds.LastStable != 380 {
 		t.Errorf("bounds %+v", a.bounds)
 	}
 	want(t, "above the tier, within the brokers' log", s.records(from(350)), nil, EndTier, 350)

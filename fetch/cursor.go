@@ -33,7 +33,7 @@ func (p *pin) release() {
 }
 
 // cursor is a reader's place in the log of one segment. It cuts batches out of chunks and checks their checksums. It
-// holds one chunk, and a second one only for a batch that straddles two.
+// holds one chunk, and a second one only for a batch that straddles two, or while it looks at the header behind one.
 type cursor struct {
 	svc     *Service
 	wait    *waiter
@@ -41,9 +41,10 @@ type cursor struct {
 	started bool // session has been started
 	seq     sequence
 
-	seg  *tier.Segment
-	snap *tier.Snapshot // in which seg was last seen to be readable
-	pos  int64          // of the next batch
+	seg   *tier.Segment
+	dense bool           // seg's log is known to have no gaps (segment.Files.Dense)
+	snap  *tier.Snapshot // in which seg was last seen to be readable
+	pos   int64          // of the next batch
 
 	cur, next pin
 	head      [segment.HeaderSize]byte // a header that straddles chunks; its first kept bytes outlive the chunk they are of
@@ -58,7 +59,8 @@ type cursor struct {
 
 	crcBytes int64
 	proven   int64    // position of the batch whose checksum was checked last, while it holds
-	recent   []recent // chunks that the batch at pos may lie in
+	recent   []recent // chunks that the batch at pos may lie in, and the header behind it
+	glanced  glance   // at the header behind the batch at pos
 
 	// Damage is believed at the second sight.
 	doubted   int64 // position of the batch that was to be read once more, -1 = none
@@ -69,7 +71,7 @@ type cursor struct {
 func (c *cursor) enter(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
 	c.unpin()
 	c.seg, c.snap, c.pos = seg, snap, pos
-	c.proven, c.doubted, c.undecided = -1, -1, false
+	c.proven, c.doubted, c.undecided, c.glanced.at = -1, -1, false, -1
 	clear(c.recent)
 	c.recent = c.recent[:0]
 	if c.seq.enter(seg, pos, until) {
@@ -109,7 +111,7 @@ func (c *cursor) close() {
 	c.memory.trim()
 	c.endSession()
 	c.seq.clear()
-	c.seg, c.snap = nil, nil
+	c.seg, c.dense, c.snap = nil, false, nil
 	c.crcBytes = 0
 	clear(c.recent)
 	c.recent = c.recent[:0]
@@ -350,17 +352,4 @@ func (c *cursor) assemble(ctx context.Context, h *segment.Header, end int64) (bo
 func (c *cursor) check(h *segment.Header, pieces ...[]byte) error {
 	c.crcBytes += h.Size()
 	return segment.VerifyCRC(h, pieces...)
-}
-
-// followedBy gives the base offset that the header at log position pos states, if that header lies in the same chunk as
-// the batch before it: a look ahead that costs nothing.
-func (c *cursor) followedBy(pos int64) (base int64, ok bool) {
-	if !c.cur.holds(pos) || pos+segment.EntryPrefix > c.cur.to {
-		return 0, false
-	}
-	h, err := segment.ParseHeader(c.cur.slice(pos, c.cur.to), c.seg.Size-pos)
-	if err != nil || h.Magic < 2 {
-		return 0, false
-	}
-	return h.BaseOffset, true
 }

@@ -35,6 +35,7 @@ func (c *cursor) forget() {
 	}
 	clear(c.recent)
 	c.recent = c.recent[:0]
+	c.glanced.at = -1
 }
 
 // fault makes an *Error of what reading the batch at the cursor ended with. Damage is in doubt while it shows in
@@ -84,18 +85,6 @@ func (c *cursor) accept() {
 		c.undecided = false
 		c.svc.metrics.refetches[healed].Inc()
 	}
-}
-
-// contradicts says what is wrong with the offsets of a batch, which no checksum covers, beside the segment's claim and
-// the last offset of the batch before it (-1 = none seen); nil when nothing is.
-func (c *cursor) contradicts(h *segment.Header, before int64) *Error {
-	switch last := h.LastOffset(); {
-	case h.BaseOffset < c.seg.BaseOffset || last > c.seg.EndOffset:
-		return c.doubtful("a batch of offsets %d to %d lies in a segment of %d to %d", h.BaseOffset, last, c.seg.BaseOffset, c.seg.EndOffset)
-	case h.BaseOffset <= before:
-		return c.doubtful("a batch of offsets %d to %d follows offset %d", h.BaseOffset, last, before)
-	}
-	return nil
 }
 
 // doubtful reports damage at the cursor that another read of the same bytes may not show.

@@ -11,6 +11,8 @@
 //
 //   - No byte of a batch is handed out, and no batch is passed over, before its checksum has been checked; that holds for
 //     byte ranges of a log as well.
+//   - A batch's base offset, which no checksum covers, is believed when it follows on the batch before it, or else after a
+//     look at the header behind it; no answer and no segment ends at an offset that is not believed.
 //   - Damage is believed at the second sight: a batch whose bytes fail leaves memory with its chunks and is read from the
 //     store once more. What is damaged there too is not kept either, so an object that was repaired is seen at once.
 //     Records that a right checksum covers are as they were written, and no reason to read again.

@@ -104,7 +104,7 @@ func TestListings(t *testing.T) {
 		t.Fatalf("topic %+v %v", info, err)
 	}
 	p, err := s.Partition("", testTopic, 0)
-	wanted := PartitionInfo{Start: 0, LocalStart: -1, TieredEnd: 300, LastStable: -1, TieredBytes: 300_000, Segments: 3}
+	wanted := PartitionInfo{Start: 0, LocalStart: -1, TieredEnd: 300, LastStable: -1, HighWatermark: -1, TieredBytes: 300_000, Segments: 3}
 	if err != nil || !reflect.DeepEqual(p, wanted) || !reflect.DeepEqual(info.Partitions[0], wanted) {
 		t.Errorf("partition %+v %v", p, err)
 	}

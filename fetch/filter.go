@@ -88,13 +88,15 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 	if last < st.target {
 		reason, hide = hiddenBefore, true
 	}
-	// The end may lie before the batch; but bytes at a position that is not confirmed may be no header at all.
-	if !st.locating && st.endsBefore(&h, hide) {
+	follows := c.follows(&h, st.last)
+	// Where the answer ends before the batch, its bytes need not come; but at a position that is not confirmed they may be
+	// no header at all, and an offset that does not follow may be a wrong one.
+	if !st.locating && (follows && st.beyond(&h, h.BaseOffset) || h.BaseOffset < st.rangeEnd && st.overflows(&h, hide)) {
 		return ended, nil
 	}
 	whole := !hide && st.needsRecords(&h)
 	// Decoding may wait for memory, which nobody may do who holds a run's chunk.
-	if stay && (whole || c.pos+size > c.cur.to) {
+	if stay && (whole || c.pos+size > c.cur.to || !follows && !c.glanceInside(c.pos+size)) {
 		return elsewhere, nil
 	}
 	// What is passed over is checked too: a header that lies could hide records.
@@ -102,10 +104,20 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := st.plausibleAfter(&h); err != nil {
-		return 0, err
+	if !follows {
+		proven, err := c.neighbours(ctx, &h, st.last)
+		if err != nil {
+			return 0, err
+		}
+		if !proven && st.locating && !st.fellBack {
+			// With a batch before it, this one is in order or is not.
+			return passed, st.stepBack()
+		}
+		if b, err = c.batch(ctx, &h, whole); err != nil {
+			return 0, err
+		}
 	}
-	if st.locating && st.endsBefore(&h, hide) {
+	if st.beyond(&h, last) || st.overflows(&h, hide) {
 		return ended, nil
 	}
 	st.locating = false
@@ -126,19 +138,26 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 	return passes, nil
 }
 
-// endsBefore ends the stream if the batch is not to be handed out any more.
-func (st *Stream) endsBefore(h *segment.Header, hide bool) bool {
+// beyond ends the stream if the batch lies behind the range, or reaches with the offset reach into what is not decided.
+func (st *Stream) beyond(h *segment.Header, reach int64) bool {
 	switch {
 	// A compressed message of magic 0 or 1 names only its last offset.
 	case h.BaseOffset >= st.rangeEnd && (h.Magic >= 2 || h.Codec() == segment.None):
 		st.finish(EndRange)
-	case h.LastOffset() >= st.decidedEnd:
+	case reach >= st.decidedEnd:
 		st.undecided(h.BaseOffset)
-	case !hide && st.progress && st.served+h.Size() > st.req.MaxBytes && st.view != readOffset:
-		st.finish(EndLimit)
 	default:
 		return false
 	}
+	return true
+}
+
+// overflows ends the stream if the answer has no room for the batch.
+func (st *Stream) overflows(h *segment.Header, hide bool) bool {
+	if hide || !st.progress || st.served+h.Size() <= st.req.MaxBytes || st.view == readOffset {
+		return false
+	}
+	st.finish(EndLimit)
 	return true
 }
 
@@ -264,20 +283,6 @@ func (st *Stream) plausible(h *segment.Header) error {
 	}
 	if st.locating && h.BaseOffset > st.target && (h.Magic >= 2 || h.Codec() == segment.None) {
 		return st.cur.doubtful("the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, h.LastOffset())
-	}
-	return nil
-}
-
-// plausibleAfter looks at the next header, where that costs nothing: a batch that reaches into the next one has a wrong
-// base offset, unless it follows on the one before or opens the segment, which proves it right.
-func (st *Stream) plausibleAfter(h *segment.Header) error {
-	last, seg := h.LastOffset(), st.cur.seg
-	follows := st.last >= 0 && h.BaseOffset == st.last+1 || st.cur.pos == 0 && h.BaseOffset == seg.BaseOffset
-	if follows || last == seg.EndOffset {
-		return nil
-	}
-	if base, ok := st.cur.followedBy(st.cur.pos + h.Size()); ok && base <= last {
-		return st.cur.doubtful("a batch of offsets %d to %d is followed by offset %d", h.BaseOffset, last, base)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"coldtap/segment"
 )
 
-// truth is what a partition of the sample holds, and how much of a log can lie without being caught: base offsets and
-// leader epochs are outside of every checksum.
+// truth is what a partition of the sample holds. Of a damaged log, base offsets and leader epochs are outside of every
+// checksum: the former are caught by their neighbours, the latter are not looked at.
 type truth struct {
 	tiered
 	records map[Isolation]map[int64]string
@@ -36,7 +36,8 @@ func learn(t testing.TB, dir string) *truth {
 	return x
 }
 
-// damage changes bytes of one segment, of its log or of an index, and says whether offsets may have been forged.
+// damage changes bytes of one segment, of its log or of an index, and says whether offsets may have been forged: of more
+// than one batch, or in a log with gaps.
 func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
 	segments = append(segments, x.segments...)
 	victim := &segments[rng.IntN(len(segments))]
@@ -69,15 +70,18 @@ func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
 			original = x.segments[i].log
 		}
 	}
+	wrong := 0
 	for pos := 0; pos < len(original); {
 		h, err := segment.ParseHeader(original[pos:], 1<<40)
 		if err != nil {
 			break
 		}
-		forged = forged || !bytes.Equal(original[pos:pos+8], (*file)[pos:pos+8])
+		if !bytes.Equal(original[pos:pos+8], (*file)[pos:pos+8]) {
+			wrong++
+		}
 		pos += int(h.Size())
 	}
-	return segments, forged
+	return segments, wrong > 1 || wrong == 1 && !victim.files.Dense
 }
 
 // headerByte picks a byte of some batch's header.

@@ -12,6 +12,7 @@ type PartitionInfo struct {
 	Partition             int32
 	Start, LocalStart     int64
 	TieredEnd, LastStable int64
+	HighWatermark         int64
 	TieredBytes           int64       // of the logs of readable segments
 	Segments              int         // readable ones
 	Holes                 []tier.Hole // ranges that the offloader gave up, so that an absent record is told from a lost one
@@ -80,7 +81,8 @@ func (s *Service) Partition(topic string, id segment.UUID, partition int32) (Par
 
 func partitionInfo(p *tier.Partition) PartitionInfo {
 	b := boundsOf(p)
-	info := PartitionInfo{Partition: p.ID().Partition, Start: b.Start, LocalStart: b.LocalStart, TieredEnd: b.TieredEnd, LastStable: b.LastStable, Holes: p.Holes()}
+	info := PartitionInfo{Partition: p.ID().Partition, Start: b.Start, LocalStart: b.LocalStart, TieredEnd: b.TieredEnd, LastStable: b.LastStable,
+		HighWatermark: p.Bounds().HighWatermark, Holes: p.Holes()}
 	for _, seg := range p.Segments(false) {
 		info.TieredBytes += seg.Size
 		info.Segments++

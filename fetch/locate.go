@@ -13,7 +13,7 @@ import (
 
 // enter places the cursor in seg, as near before target as its index says.
 func (st *Stream) enter(ctx context.Context, seg *tier.Segment, target int64) error {
-	st.cur.seg, st.cur.seq.partition = seg, seg.Partition
+	st.cur.seg, st.cur.dense, st.cur.seq.partition = seg, false, seg.Partition
 	st.placed, st.locating, st.fellBack, st.last = true, false, false, -1
 	st.decidedEnd = math.MaxInt64
 	st.aborted.set(nil)
@@ -23,6 +23,7 @@ func (st *Stream) enter(ctx context.Context, seg *tier.Segment, target int64) er
 		if err != nil {
 			return err
 		}
+		st.cur.dense = entry.Files.Dense
 		if st.req.Isolation == ReadCommitted {
 			list, decidedEnd, err := st.abortedIn(ctx, seg, entry)
 			if err != nil {
@@ -142,16 +143,28 @@ func (st *Stream) following(s *tier.Segment) (next *tier.Segment, until int64, o
 // then the beginning.
 func (st *Stream) fallBack() error {
 	st.tally.fallbacks++
-	seg := st.cur.seg
-	var pos int64
+	pos := st.before()
+	st.svc.cfg.Logger.Warn("offset index gave a wrong position", "segment", st.cur.seg.ID.String(), "offset", st.target,
+		"position", st.cur.pos, "instead", pos)
+	return st.restart(pos, st.cur.seg.Size)
+}
+
+// stepBack goes to the position of the entry before, for the sake of the batches between there and here.
+func (st *Stream) stepBack() error { return st.restart(st.before(), st.cur.seq.spans[0].until) }
+
+// before is the position of the entry before the one that was tried first, then the beginning.
+func (st *Stream) before() (pos int64) {
 	if !st.fellBack {
-		if offset, _ := st.offsets.Lookup(st.target); offset > seg.BaseOffset {
+		if offset, _ := st.offsets.Lookup(st.target); offset > st.cur.seg.BaseOffset {
 			_, pos = st.offsets.Lookup(offset - 1)
 		}
 	}
+	return pos
+}
+
+// restart goes to an earlier position of the segment.
+func (st *Stream) restart(pos, until int64) error {
 	st.fellBack, st.locating, st.last = true, pos > 0, -1
 	st.aborted.rewind()
-	st.svc.cfg.Logger.Warn("offset index gave a wrong position", "segment", seg.ID.String(), "offset", st.target,
-		"position", st.cur.pos, "instead", pos)
-	return st.cur.enter(seg, st.cur.snap, pos, seg.Size)
+	return st.cur.enter(st.cur.seg, st.cur.snap, pos, until)
 }

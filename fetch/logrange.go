@@ -114,7 +114,7 @@ func (fs *FileStream) place(ctx context.Context) error {
 		err = fs.wait.end(p, nil, err)
 		switch {
 		case err == nil:
-			w.offsets = entry.Offsets
+			w.offsets, c.dense = entry.Offsets, entry.Files.Dense
 			w.entry = sort.Search(w.offsets.Len(), func(i int) bool {
 				_, pos := w.offsets.Entry(i)
 				return pos > fs.pos
@@ -157,9 +157,28 @@ func (fs *FileStream) examine(ctx context.Context, stay bool) error {
 	if stay && c.pos+h.Size() > c.cur.to {
 		return errNotHere
 	}
+	follows := c.follows(&h, w.last)
+	if stay && !follows && !c.glanceInside(c.pos+h.Size()) {
+		return errNotHere
+	}
 	b, err := c.batch(ctx, &h, false)
 	if err != nil {
 		return err
+	}
+	if !follows {
+		proven, err := c.neighbours(ctx, &h, w.last)
+		if err != nil {
+			return err
+		}
+		if !proven && w.locating && !w.fellBack {
+			// With a batch before it, this one is in order or is not.
+			w.entry--
+			w.fellBack = true
+			return fs.begin(c.snap)
+		}
+		if b, err = c.batch(ctx, &h, false); err != nil {
+			return err
+		}
 	}
 	c.accept()
 	w.locating, w.body = false, b

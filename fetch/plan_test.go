@@ -114,3 +114,18 @@ func TestSettledOnlyWithAnEndInDecidedSegments(t *testing.T) {
 		})
 	}
 }
+
+// A plan over years of history is cut, and says so, instead of growing without end.
+func TestPlanListsAtMostAThousandSegments(t *testing.T) {
+	s := newStand(t, shape{})
+	s.topic("t", 0)
+	for o := range int64(maxPlanned + 2) {
+		s.add(stored{base: o, end: o, log: one(o, 1000, 100)})
+	}
+	for from0, want := range map[int64]int{0: maxPlanned, 2: maxPlanned, 3: maxPlanned - 1} {
+		p, err := s.Plan(t.Context(), from(from0))
+		if err != nil || len(p.Segments) != want || p.Cut != (from0 < 2) {
+			t.Errorf("from %d: %d segments, cut %v, %v", from0, len(p.Segments), p.Cut, err)
+		}
+	}
+}

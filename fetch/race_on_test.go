@@ -7,4 +7,8 @@ const (
 	raceEnabled = true
 	subranges   = 3
 	rawStep     = 12_000
+
+	flippedSegments = 1
+	flippedBatches  = 2
+	flippedStep     = 9
 )

@@ -20,7 +20,7 @@ type StartKind uint8
 const (
 	FromOffset        StartKind = iota
 	FromEarliest                // the tier's start
-	FromLatest                  // the tiered end: an answer with nothing in it
+	FromLatest                  // where the log ends for the reader, without a cluster the tiered end: an answer with nothing in it
 	FromEarliestLocal           // the first offset that the brokers hold
 	FromTimestamp               // the first data record at or after Timestamp that the isolation level shows
 )

@@ -105,6 +105,10 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 	case FromEarliest:
 		st.next = b.Start
 	case FromLatest:
+		if end := st.logEnd(); end >= b.TieredEnd {
+			st.next = end
+			return nil
+		}
 		st.next = b.TieredEnd
 	case FromEarliestLocal:
 		if b.LocalStart < 0 {
@@ -130,6 +134,16 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// logEnd is where the log ends for the stream's reader, as the brokers told: the last stable offset for read_committed,
+// else the high watermark; -1 without a cluster.
+func (st *Stream) logEnd() int64 {
+	b := st.part.Bounds()
+	if st.req.Isolation == ReadUncommitted {
+		return b.HighWatermark
+	}
+	return b.LastStable
 }
 
 // startAtTime resolves a start by timestamp.

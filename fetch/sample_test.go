@@ -14,6 +14,7 @@ import (
 	"coldtap/internal/sample"
 	"coldtap/internal/testkit"
 	"coldtap/segment"
+	"coldtap/tier"
 )
 
 var sampleFiles = sync.OnceValues(sample.Files)
@@ -24,8 +25,8 @@ type tiered struct {
 	end      int64
 }
 
-// closed gives the closed segments of a partition directory, with the complete lists of aborted transactions that the
-// offloader would leave, the active segment's markers included.
+// closed gives the closed segments of a partition directory, with what the offloader would leave: the complete lists of
+// aborted transactions, the active segment's markers included, and whether a log is dense.
 func closed(tb testing.TB, dir string) tiered {
 	tb.Helper()
 	files, err := sampleFiles()
@@ -65,6 +66,7 @@ func closed(tb testing.TB, dir string) tiered {
 			}
 		}
 		slices.SortFunc(x.files.Aborted, func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
+		_, x.files.Dense = layOut(tb, &tier.Segment{BaseOffset: base, EndOffset: next - 1}, x.log)
 		t.segments = append(t.segments, x)
 		t.end = next
 	}

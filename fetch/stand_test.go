@@ -402,7 +402,7 @@ func (s *stand) plain() (segs [3]*tier.Segment) {
 			log = append(log, one(o, plainTime+o, 1000)...)
 		}
 		segs[i] = s.add(stored{base: base, end: base + 99, log: log, noTxns: true, files: segment.Files{
-			OffsetIndex: offsetIndex(base, offsets...), TimeIndex: timeIndex(base, times...), Decided: true}})
+			OffsetIndex: offsetIndex(base, offsets...), TimeIndex: timeIndex(base, times...), Decided: true, Dense: true}})
 	}
 	return segs
 }

@@ -45,7 +45,7 @@ type state struct {
 	placed   bool                // cur stands in a segment
 	target   int64               // batches that end below it are passed over
 	locating bool                // the position came from an index, and no batch has confirmed it yet
-	fellBack bool                // it was the entry before the right one
+	fellBack bool                // it is that of an entry before the right one
 	offsets  segment.OffsetIndex // it came from
 	last     int64               // last offset of the batch before, within the segment; -1 = none seen
 	hintTime int64               // read-ahead stops where the time index says that this timestamp is reached

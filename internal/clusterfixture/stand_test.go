@@ -32,6 +32,7 @@ type stand struct {
 	tier    *tier.Tier
 	store   *faultstore.Store
 	layout  layout.Reader
+	path    *assembly.ReadPath
 }
 
 // knowledge is what the tier is told beside the metadata topic.
@@ -64,7 +65,7 @@ func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage 
 		mem.Set(key, b)
 	}
 	s := &stand{fixture: f, tier: tier.New(), store: faultstore.New(mem)}
-	s.layout = over(rangeio.NewClient(s.store, rangeio.Config{Attempts: 1}))
+	s.layout = over(rangeio.NewClient(s.store, rangeio.Config{Attempts: 2, MaxBackoff: time.Millisecond}))
 	if rejected := s.replay(t); len(rejected) > 0 {
 		t.Errorf("%d events of real brokers were rejected, the first one for %s", len(rejected), rejected[0].Reason)
 	}
@@ -77,7 +78,7 @@ func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Service = path.Service
+	s.Service, s.path = path.Service, path
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
