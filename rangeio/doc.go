@@ -1,8 +1,8 @@
 // Package rangeio reads and writes the objects of a store, reliably: any range of an object on the way in, whole objects on the way out.
 //
-// A [Backend] is one kind of store (S3, a folder of files) and makes one attempt at an operation; [Client] adds what a network needs: bounded retries
-// with full jitter, resume of a broken body at the byte where it broke, a watch on silent connections, checks of every range and length that the store
-// claims, and metrics.
+// A [Backend] is one kind of store (S3, GCS, Azure Blob, a folder of files) and makes one attempt at an operation; [Client]
+// adds what a network needs: bounded retries with full jitter, resume of a broken body at the byte where it broke, a watch on
+// silent connections, checks of every range and length that the store claims, and metrics.
 //
 // Invariants:
 //   - A read is complete or an error. There is no partial result, and no byte of another version of the object: whatever follows the first answer is

@@ -16,8 +16,10 @@ import (
 	"coldtap/rangeio"
 )
 
-// AcceptanceTest runs the contract. open gives an empty store each time and arranges for its end itself.
-func AcceptanceTest(t *testing.T, open func(t *testing.T) rangeio.Backend) {
+// AcceptanceTest runs the contract. open gives an empty store each time and arranges for its end itself. A kind of store that cannot hold some keys byte
+// for byte names what is in them (unable); those it must refuse.
+func AcceptanceTest(t *testing.T, open func(t *testing.T) rangeio.Backend, unable ...string) {
+	awkwardKeys := func(t *testing.T, b rangeio.Backend) { awkwardKeys(t, b, unable) }
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, b rangeio.Backend)
@@ -95,7 +97,7 @@ func keys(t *testing.T, b rangeio.Backend, prefix string) []string {
 	return got
 }
 
-func awkwardKeys(t *testing.T, b rangeio.Backend) {
+func awkwardKeys(t *testing.T, b rangeio.Backend, unable []string) {
 	all := []string{
 		"plain",
 		"x+y z/%2F/a.b_c-1/0/00000000000000000000-3rWPSSwVQg68KbL1w28mKA.log",
@@ -110,6 +112,14 @@ func awkwardKeys(t *testing.T, b rangeio.Backend) {
 		strings.Repeat("long-part/", 80) + "end",
 		strings.Repeat("n", 200),
 	}
+	all = slices.DeleteFunc(all, func(key string) bool {
+		if !slices.ContainsFunc(unable, func(part string) bool { return strings.Contains(key, part) }) {
+			return false
+		}
+		_, err := b.Put(t.Context(), key, strings.NewReader("x"))
+		IsKind(t, err, rangeio.BadKey)
+		return true
+	})
 	for i, key := range all {
 		put(t, b, key, []byte(fmt.Sprint("content of ", i)))
 	}
