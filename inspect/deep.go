@@ -84,6 +84,7 @@ func (v *verification) stillThere(ctx context.Context, c *contentCheck) error {
 type contentCheck struct {
 	v        *verification
 	seg      *tier.Segment
+	dense    bool // what the manifest says of gaps in the log
 	read     func(n int64)
 	findings []Finding
 }
@@ -105,7 +106,10 @@ func judge(err error) (problem Problem, fatal error) {
 }
 
 func (c *contentCheck) run(ctx context.Context) error {
-	key := c.v.layout.MetaKey(c.seg)
+	if c.v.native == nil {
+		return c.runPlain(ctx)
+	}
+	key := c.v.native.MetaKey(c.seg)
 	raw, _, _, err := c.v.cfg.Store.ReadObject(ctx, key, native.MaxMeta)
 	if err != nil {
 		problem, fatal := judge(err)
@@ -123,7 +127,8 @@ func (c *contentCheck) run(ctx context.Context) error {
 	if why := differs(m, c.seg); why != "" {
 		c.find(DamagedMeta, key, "%s", why)
 	}
-	c.files(key, m, files)
+	c.files(key, files)
+	c.dense = files.Dense
 	return c.log(ctx, m.Log.SHA256)
 }
 
@@ -146,10 +151,10 @@ func epochKey(epochs []segment.EpochStart) string {
 	return string(segment.AppendEpochCheckpoint(nil, epochs))
 }
 
-// files checks the small files: their checksums, which DecodeMeta has compared, and their content.
-func (c *contentCheck) files(key string, m *native.Manifest, files *segment.Files) {
+// files checks the small files: what the layout said of them, and their content.
+func (c *contentCheck) files(key string, files *segment.Files) {
 	for _, name := range files.IndexDamaged {
-		c.find(DamagedFile, key, "%s: its SHA-256 differs, or it is cut off", name)
+		c.find(DamagedFile, key, "%s: it is missing or cut off, or a checksum differs", name)
 	}
 	if files.TxnDamaged {
 		c.find(DamagedFile, key, "txnindex or the list of aborted transactions is damaged")
@@ -159,11 +164,11 @@ func (c *contentCheck) files(key string, m *native.Manifest, files *segment.File
 			c.find(DamagedFile, key, "%s: %v", name, err)
 		}
 	}
-	_, err := segment.ParseOffsetIndex(files.OffsetIndex, m.BaseOffset, m.Log.Size)
+	_, err := segment.ParseOffsetIndex(files.OffsetIndex, c.seg.BaseOffset, c.seg.Size)
 	check("index", files.OffsetIndex, err)
-	_, err = segment.ParseTimeIndex(files.TimeIndex, m.BaseOffset)
+	_, err = segment.ParseTimeIndex(files.TimeIndex, c.seg.BaseOffset)
 	check("timeindex", files.TimeIndex, err)
-	_, err = segment.ParseTxnIndex(files.TxnIndex, m.BaseOffset)
+	_, err = segment.ParseTxnIndex(files.TxnIndex, c.seg.BaseOffset)
 	check("txnindex", files.TxnIndex, err)
 	_, err = segment.ParseSnapshot(files.Snapshot)
 	check("snapshot", files.Snapshot, err)
@@ -176,7 +181,7 @@ const maxBadBatches = 10
 
 // log streams the log once: its SHA-256, unless want is "", and every batch.
 func (c *contentCheck) log(ctx context.Context, want string) error {
-	key := c.v.layout.LogKey(c.seg)
+	key := c.v.native.LogKey(c.seg)
 	object := &Object{ctx: ctx, store: c.v.cfg.Store, key: key, size: c.seg.Size}
 	sum := sha256.New()
 	r := newLogReader(io.TeeReader(object, sum), c.seg.Size, bufferSize)
@@ -197,10 +202,11 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 	return nil
 }
 
-// batches checks each batch's CRC and that offsets ascend within the segment. An error is the store's.
+// batches checks each batch's CRC, that offsets ascend within the segment, and that they leave no gap where the manifest
+// says so. An error is the store's.
 func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) error {
 	bad := 0
-	next := c.seg.BaseOffset
+	next, gap := c.seg.BaseOffset, int64(-1)
 	told := int64(0)
 	defer func() { c.read(r.position - told) }()
 	for {
@@ -232,8 +238,17 @@ func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) er
 				e.position, e.BaseOffset, e.LastOffset(), next, c.seg.EndOffset)
 			return nil
 		default:
+			if gap < 0 && e.BaseOffset > next {
+				gap = next
+			}
 			next = e.LastOffset() + 1
 		}
+	}
+	if gap < 0 && next <= c.seg.EndOffset {
+		gap = next
+	}
+	if c.dense && gap >= 0 && bad == 0 {
+		c.find(DamagedMeta, c.v.native.MetaKey(c.seg), "it says that the log has no gaps, but offset %d is missing", gap)
 	}
 	if bad > maxBadBatches {
 		c.find(WrongCRC, key, "%d batches in all", bad)

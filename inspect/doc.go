@@ -10,5 +10,5 @@
 //     meanwhile are not reported as damage.
 //   - Damage is a finding and the next segment is looked at; only a store that does not answer ends a verification.
 //
-// Non-goals: repair, reading through the caches of a running server, layouts other than native for objects' names.
+// Non-goals: repair, and reading through the caches of a running server.
 package inspect

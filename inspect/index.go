@@ -288,7 +288,7 @@ func (r *metaRow) show(o *Output) error {
 		{"segment", m.SegmentID.String()}, {"offsets", number(m.BaseOffset) + ".." + number(m.EndOffset)},
 		{"leader epochs", epochList(m.LeaderEpochs)}, {"max timestamp", moment(m.MaxTimestamp)}, {"copied", moment(m.EventTime)},
 		{"broker", number(m.BrokerID)}, {"log size", number(m.Log.Size)}, {"log SHA-256", m.Log.SHA256},
-		{"aborted transactions", number(len(m.Aborted))}, {"decided", fmt.Sprint(m.Decided)},
+		{"aborted transactions", number(len(m.Aborted))}, {"decided", fmt.Sprint(m.Decided)}, {"known to have no gaps", fmt.Sprint(m.Dense)},
 	} {
 		o.add(f)
 	}

@@ -95,22 +95,6 @@ func TestNothingUnprintableReachesATerminal(t *testing.T) {
 	}
 }
 
-func TestParseKey(t *testing.T) {
-	const folder = "a-b.c-AAAAAAAAAAAAAAAAAAAAAQ/7/"
-	if k := parseKey(folder + "00000000000000000042----_AAAAAAAAAAAAAAAAAw.meta"); k.kind != metaObject || k.topic != "a-b.c" || k.partition.Partition != 7 || k.segment[15] != 3 {
-		t.Errorf("%+v", k)
-	}
-	if k := parseKey(folder + "start"); k.kind != startObject {
-		t.Errorf("%+v", k)
-	}
-	for _, key := range []string{"", "start", "a/b/c", folder + "x.log", folder + "00000000000000000042-AAAAAAAAAAAAAAAAAAAAAw.index",
-		"x" + folder[5:] + "y/start", "a-AAAAAAAAAAAAAAAAAAAAAQ/-1/start", "a-AAAAAAAAAAAAAAAAAAAAAQ/99999999999/start"} {
-		if k := parseKey(key); k.kind != foreign {
-			t.Errorf("%q is taken for %+v", key, k)
-		}
-	}
-}
-
 func FuzzIndex(f *testing.F) {
 	f.Add("00000000000000000000.index", sampleFile(f, "txn-1/00000000000000000000.index"))
 	f.Add("00000000000000000000.timeindex", sampleFile(f, "txn-1/00000000000000000000.timeindex"))

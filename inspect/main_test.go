@@ -35,8 +35,9 @@ func sampleFile(t testing.TB, name string) []byte {
 	return raw
 }
 
-// stand is a tier with the sample's partition plain-0 in it.
+// stand is a tier with a topic of the sample in it, which has one partition.
 type stand struct {
+	topic   string
 	dir     string
 	backend rangeio.Backend
 	store   *rangeio.Client
@@ -45,13 +46,15 @@ type stand struct {
 	reader  *sqlite.Reader
 }
 
-func newStand(t *testing.T) *stand {
+func newStand(t *testing.T) *stand { return newStandOf(t, "plain") }
+
+func newStandOf(t *testing.T, topic string) *stand {
 	t.Helper()
 	logs := t.TempDir()
 	if err := sample.Extract(logs); err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{dir: t.TempDir()}
+	s := &stand{topic: topic, dir: t.TempDir()}
 	var err error
 	if s.backend, err = rangeio.OpenFile(s.dir, true); err != nil {
 		t.Fatal(err)
@@ -64,7 +67,7 @@ func newStand(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.db.Close() })
-	report, err := offload.Once(t.Context(), offload.Config{LogDirs: []string{logs}, Include: []string{"plain"}, Catalog: s.db, Layout: s.layout})
+	report, err := offload.Once(t.Context(), offload.Config{LogDirs: []string{logs}, Include: []string{topic}, Catalog: s.db, Layout: s.layout})
 	if err != nil || report.Failed() {
 		t.Fatalf("offload: %v", err)
 	}
@@ -77,9 +80,9 @@ func newStand(t *testing.T) *stand {
 
 func (s *stand) segments(t *testing.T) []*tier.Segment {
 	t.Helper()
-	topic, ok := s.db.Snapshot().TopicByName("plain")
+	topic, ok := s.db.Snapshot().TopicByName(s.topic)
 	if !ok {
-		t.Fatal("no topic plain")
+		t.Fatalf("no topic %s", s.topic)
 	}
 	p, _ := s.db.Snapshot().Partition(tier.PartitionID{Topic: topic.ID})
 	return p.Segments(true)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"coldtap/layout"
 	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -110,8 +111,8 @@ func (r *objectRow) cells() []string {
 	return []string{r.Object, number(r.Size), r.ETag}
 }
 
-// Segment shows one segment: its metadata, its objects and its manifest.
-func Segment(ctx context.Context, o *Output, s *tier.Snapshot, store *rangeio.Client, text string) error {
+// Segment shows one segment: its metadata, its objects and, of the native layout, its manifest.
+func Segment(ctx context.Context, o *Output, s *tier.Snapshot, store *rangeio.Client, names layout.Names, text string) error {
 	id, err := segment.ParseUUID(text)
 	if err != nil {
 		return &Error{Kind: Misused, Op: "segment " + text, Err: err}
@@ -122,7 +123,7 @@ func Segment(ctx context.Context, o *Output, s *tier.Snapshot, store *rangeio.Cl
 			continue
 		}
 		topic, _ := s.TopicByID(seg.Partition.Topic)
-		d, err := document(ctx, store, named(seg, topic.Name))
+		d, err := document(ctx, store, names, named(seg, topic.Name))
 		d.Segment = newSegmentRow(topic.Name, p, seg)
 		if shown := d.show(o); shown != nil || err != nil {
 			return errors.Join(shown, err)
@@ -146,7 +147,7 @@ func named(seg *tier.Segment, topic string) *tier.Segment {
 type segmentDocument struct {
 	Segment  *segmentRow  `json:"segment"`
 	Objects  []*objectRow `json:"objects"`
-	Manifest *metaRow     `json:"manifest"` // null = it cannot be read
+	Manifest *metaRow     `json:"manifest"` // null = it cannot be read, or is of another layout
 }
 
 func (*segmentDocument) header() string    { return "SEGMENT" }
@@ -168,24 +169,26 @@ func (d *segmentDocument) show(o *Output) error {
 }
 
 // document asks the store for a segment's objects. An error comes with what was found until then.
-func document(ctx context.Context, store *rangeio.Client, seg *tier.Segment) (*segmentDocument, error) {
-	layout := native.New(store, "")
+func document(ctx context.Context, store *rangeio.Client, names layout.Names, seg *tier.Segment) (*segmentDocument, error) {
 	d := new(segmentDocument)
-	meta := layout.MetaKey(seg)
-	there := false
-	for _, key := range []string{layout.LogKey(seg), meta} {
-		row := &objectRow{Object: key, Size: -1}
-		info, err := store.Stat(ctx, key)
+	meta := ""
+	for _, o := range names.Objects(seg) {
+		row := &objectRow{Object: o.Key, Size: -1}
+		info, err := store.Stat(ctx, o.Key)
 		switch {
 		case err == nil:
 			row.Exists, row.Size, row.ETag = true, info.Size, info.ETag
-			there = key == meta
+			if o.Part == layout.ManifestPart {
+				meta = o.Key
+			}
 		case !isKind(err, rangeio.NotFound):
 			return d, err
+		case o.Optional:
+			continue
 		}
 		d.Objects = append(d.Objects, row)
 	}
-	if !there {
+	if _, ok := names.(nativeLayout); !ok || meta == "" {
 		return d, nil
 	}
 	raw, _, _, err := store.ReadObject(ctx, meta, native.MaxMeta)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/layout"
 	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -18,10 +19,17 @@ type Metadata interface {
 	Refresh(ctx context.Context) error
 }
 
+// Layout is what inspection needs of a layout.
+type Layout interface {
+	layout.Reader
+	layout.Names
+}
+
 // VerifyConfig says what is verified.
 type VerifyConfig struct {
 	Metadata Metadata
 	Store    *rangeio.Client
+	Layout   Layout // nil = the native one, whose manifests have a checksum of everything
 	Topic    string // a name or an id; "" = all, and the whole store is listed
 	// Deep reads every byte of every finished segment.
 	Deep bool
@@ -36,10 +44,11 @@ type Problem string
 
 const (
 	MissingLog     Problem = "missing_log"
-	MissingMeta    Problem = "missing_meta"
+	MissingMeta    Problem = "missing_meta"  // or a manifest of another layout
+	MissingFiles   Problem = "missing_files" // small files that lie in objects of their own
 	WrongSize      Problem = "wrong_size"
 	Orphan         Problem = "orphan"          // an object that no segment of the metadata has
-	DamagedMeta    Problem = "damaged_meta"    // a manifest that cannot be believed, or is another segment's
+	DamagedMeta    Problem = "damaged_meta"    // a manifest that cannot be believed, is another segment's, or denies gaps that the log has
 	DamagedFile    Problem = "damaged_file"    // a small file within a .meta
 	DamagedLog     Problem = "damaged_log"     // batches that cannot be read, or lie outside the segment's offsets
 	WrongCRC       Problem = "wrong_crc"       // a batch does not match its own checksum
@@ -70,7 +79,7 @@ type Summary struct {
 	Bytes      int64 `json:"bytes"`    // of their logs
 	Objects    int   `json:"objects"`  // listed
 	Unfinished int   `json:"unfinished_objects"`
-	Foreign    int   `json:"foreign_objects"` // not of the native layout
+	Foreign    int   `json:"foreign_objects"` // not of the layout
 	Deep       bool  `json:"deep"`
 	BytesRead  int64 `json:"bytes_read"` // of logs, by deep
 	Problems   int   `json:"problems"`
@@ -86,13 +95,15 @@ func (s *Summary) cells() []string {
 // seenObjects are those of a segment that were listed.
 type seenObjects struct {
 	log, meta bool
+	files     int8
 	size      int64 // of the log
 }
 
 // verification is one run. What is not shared by the deep workers needs no lock.
 type verification struct {
 	cfg     VerifyConfig
-	layout  *native.Layout
+	layout  Layout
+	native  *native.Layout // nil for other layouts
 	out     *Output
 	summary Summary
 
@@ -102,9 +113,21 @@ type verification struct {
 }
 
 type listedObject struct {
-	objectKey
+	layout.Name
 	key  string
 	size int64
+}
+
+// nativeLayout reads and names the objects of the native layout.
+type nativeLayout struct {
+	*native.Layout
+	*native.Scanner
+}
+
+// NativeLayout is the native layout at the root of a store.
+func NativeLayout(store *rangeio.Client) Layout {
+	l := native.New(store, "")
+	return nativeLayout{l, native.NewScanner(l)}
 }
 
 // Verify compares the metadata with the objects, both ways, shows each finding and at last the Summary. Problems are no
@@ -113,33 +136,41 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 	if cfg.Workers <= 0 {
 		cfg.Workers = 2
 	}
+	if cfg.Layout == nil {
+		cfg.Layout = NativeLayout(cfg.Store)
+	}
 	v := &verification{
-		cfg: cfg, layout: native.New(cfg.Store, ""), out: o, summary: Summary{Deep: cfg.Deep},
+		cfg: cfg, layout: cfg.Layout, out: o, summary: Summary{Deep: cfg.Deep},
 		seen: make(map[segment.UUID]seenObjects),
 	}
+	if l, ok := cfg.Layout.(nativeLayout); ok {
+		v.native = l.Layout
+	}
 	before := cfg.Metadata.Snapshot()
-	prefix, only := "", segment.UUID{}
+	beneath, only := "", segment.UUID{}
 	if cfg.Topic != "" {
 		topic, err := findTopic(before, cfg.Topic)
 		if err != nil {
 			return v.summary, err
 		}
 		only = topic.ID
-		prefix = topic.Name + "-" + topic.ID.String() + "/"
+		beneath = v.layout.TopicPrefix(topic.Name, topic.ID)
 	}
-	err := cfg.Store.List(ctx, prefix, func(obj rangeio.Object) error {
-		v.listed(before, obj)
-		return nil
-	})
-	if err != nil {
-		return v.summary, err
+	for _, prefix := range v.layout.Prefixes() {
+		err := cfg.Store.List(ctx, prefix+beneath, func(obj rangeio.Object) error {
+			v.listed(before, obj, only)
+			return nil
+		})
+		if err != nil {
+			return v.summary, err
+		}
 	}
 	if err := cfg.Metadata.Refresh(ctx); err != nil {
 		return v.summary, err
 	}
 	after := cfg.Metadata.Snapshot()
 	v.orphans(after)
-	whole, err := v.finished(before, after, only)
+	whole, err := v.finished(ctx, before, after, only)
 	if err != nil {
 		return v.summary, err
 	}
@@ -159,71 +190,69 @@ func (v *verification) find(f Finding) {
 	v.out.add(&f)
 }
 
-// listed takes note of an object.
-func (v *verification) listed(before *tier.Snapshot, obj rangeio.Object) {
-	v.summary.Objects++
-	k := parseKey(obj.Key)
-	switch k.kind {
-	case foreign:
-		v.summary.Foreign++
-		return
-	case startObject:
-		v.starts = append(v.starts, listedObject{k, obj.Key, obj.Size})
+// listed takes note of an object. What a topic's prefix has in common with another topic is passed over.
+func (v *verification) listed(before *tier.Snapshot, obj rangeio.Object, only segment.UUID) {
+	part, name := v.layout.Classify(obj.Key)
+	if part != layout.ForeignPart && !only.IsZero() && name.Partition.Topic != only {
 		return
 	}
-	seg, topic, ok := lookUp(before, &k)
-	if !ok || !v.owns(seg, topic, &k, obj.Key) {
-		v.unknown = append(v.unknown, listedObject{k, obj.Key, obj.Size})
+	v.summary.Objects++
+	switch part {
+	case layout.ForeignPart:
+		v.summary.Foreign++
+		return
+	case layout.StartPart:
+		v.starts = append(v.starts, listedObject{name, obj.Key, obj.Size})
+		return
+	}
+	seg, ok := lookUp(before, &name)
+	if !ok {
+		v.unknown = append(v.unknown, listedObject{name, obj.Key, obj.Size})
 		return
 	}
 	if seg.State != tier.CopyFinished {
 		v.summary.Unfinished++
 	}
 	s := v.seen[seg.ID]
-	if k.kind == logObject {
+	switch part {
+	case layout.LogPart:
 		s.log, s.size = true, obj.Size
-	} else {
+	case layout.ManifestPart:
 		s.meta = true
+	default:
+		s.files++
 	}
 	v.seen[seg.ID] = s
 }
 
-func lookUp(s *tier.Snapshot, k *objectKey) (seg *tier.Segment, topic string, ok bool) {
-	p, ok := s.Partition(k.partition)
+// lookUp gives the segment whose object has the name: by its ids, and what else is in its keys must be right as well.
+func lookUp(s *tier.Snapshot, n *layout.Name) (seg *tier.Segment, ok bool) {
+	p, ok := s.Partition(n.Partition)
 	if !ok {
-		return nil, "", false
+		return nil, false
 	}
-	t, _ := s.TopicByID(k.partition.Topic)
-	seg, ok = p.Segment(k.segment)
-	return seg, t.Name, ok
-}
-
-// owns says whether a key is the segment's, to the last character.
-func (v *verification) owns(seg *tier.Segment, topic string, k *objectKey, key string) bool {
-	seg = named(seg, topic)
-	if k.kind == logObject {
-		return v.layout.LogKey(seg) == key
-	}
-	return v.layout.MetaKey(seg) == key
+	t, _ := s.TopicByID(n.Partition.Topic)
+	seg, ok = p.Segment(n.ID)
+	return seg, ok && t.Name == n.Topic && seg.BaseOffset == n.BaseOffset
 }
 
 // orphans reports what neither view of the metadata knows.
 func (v *verification) orphans(after *tier.Snapshot) {
 	for i := range v.unknown {
 		u := &v.unknown[i]
-		if seg, topic, ok := lookUp(after, &u.objectKey); ok && v.owns(seg, topic, &u.objectKey, u.key) {
+		if _, ok := lookUp(after, &u.Name); ok {
 			v.summary.Unfinished++ // its copy began meanwhile
 			continue
 		}
-		v.find(Finding{Orphan, u.topic, u.partition.Partition, u.segment.String(), u.key,
+		v.find(Finding{Orphan, u.Topic, u.Partition.Partition, u.ID.String(), u.key,
 			number(u.size) + " bytes, and the metadata knows no such segment"})
 	}
 	v.starts = slices.DeleteFunc(v.starts, func(u listedObject) bool {
-		t, _ := after.TopicByID(u.partition.Topic)
-		_, known := after.Partition(u.partition)
-		known = known && v.layout.StartKey(t.Name, u.partition) == u.key
+		t, _ := after.TopicByID(u.Partition.Topic)
+		_, known := after.Partition(u.Partition)
+		known = known && t.Name == u.Topic
 		if !known {
-			v.find(Finding{Orphan, u.topic, u.partition.Partition, "", u.key, "the metadata knows no such partition"})
+			v.find(Finding{Orphan, u.Topic, u.Partition.Partition, "", u.key, "the metadata knows no such partition"})
 		}
 		return !known
 	})
@@ -231,7 +260,7 @@ func (v *verification) orphans(after *tier.Snapshot) {
 
 // finished compares the segments that were finished before and after the listing with what was listed, and gives
 // those that are whole.
-func (v *verification) finished(before, after *tier.Snapshot, only segment.UUID) (whole []*tier.Segment, err error) {
+func (v *verification) finished(ctx context.Context, before, after *tier.Snapshot, only segment.UUID) (whole []*tier.Segment, err error) {
 	for p := range before.Partitions() {
 		if !only.IsZero() && p.ID().Topic != only {
 			continue
@@ -245,7 +274,11 @@ func (v *verification) finished(before, after *tier.Snapshot, only segment.UUID)
 			seg = named(seg, topic.Name)
 			v.summary.Segments++
 			v.summary.Bytes += seg.Size
-			if v.compare(seg) && v.cfg.Deep {
+			sound, err := v.compare(ctx, seg)
+			if err != nil {
+				return nil, err
+			}
+			if sound && v.cfg.Deep {
 				whole = append(whole, seg)
 			}
 		}
@@ -261,24 +294,51 @@ func isFinished(p *tier.Partition, id segment.UUID) bool {
 	return ok && s.State == tier.CopyFinished
 }
 
-// compare says whether both objects of a segment are there in the right size.
-func (v *verification) compare(seg *tier.Segment) bool {
+// compare says whether all objects of a segment are there, and in the right size where the metadata tells it. What was
+// not listed is asked for by its key before it is missing: custom metadata may place objects where no listing led.
+func (v *verification) compare(ctx context.Context, seg *tier.Segment) (whole bool, err error) {
 	s := v.seen[seg.ID]
-	whole := true
+	whole = true
 	report := func(problem Problem, key, detail string) {
 		whole = false
 		v.find(findingOf(seg, problem, key, detail))
 	}
-	switch {
-	case !s.log:
-		report(MissingLog, v.layout.LogKey(seg), "")
-	case s.size != seg.Size:
-		report(WrongSize, v.layout.LogKey(seg), fmt.Sprintf("%d bytes, the metadata says %d", s.size, seg.Size))
+	objects := v.layout.Objects(seg)
+	if len(objects) == 0 {
+		report(MissingLog, "", "a segment of these ids, offsets and topic name can have no objects")
 	}
-	if !s.meta {
-		report(MissingMeta, v.layout.MetaKey(seg), "")
+	files := 0
+	for i := range objects {
+		if objects[i].Part == layout.FilesPart && !objects[i].Optional {
+			files++
+		}
 	}
-	return whole
+	for i := range objects {
+		o := &objects[i]
+		seen, size := s.log, s.size
+		problem := MissingLog
+		switch o.Part {
+		case layout.ManifestPart:
+			seen, problem = s.meta, MissingMeta
+		case layout.FilesPart:
+			seen, problem = o.Optional || int(s.files) >= files, MissingFiles
+		}
+		if !seen {
+			info, err := v.cfg.Store.Stat(ctx, o.Key)
+			if isKind(err, rangeio.NotFound) {
+				report(problem, o.Key, "")
+				continue
+			}
+			if err != nil {
+				return false, err
+			}
+			size = info.Size
+		}
+		if o.Size >= 0 && size != o.Size {
+			report(WrongSize, o.Key, fmt.Sprintf("%d bytes, the metadata says %d", size, o.Size))
+		}
+	}
+	return whole, nil
 }
 
 func findingOf(seg *tier.Segment, problem Problem, key, detail string) Finding {
@@ -288,10 +348,10 @@ func findingOf(seg *tier.Segment, problem Problem, key, detail string) Finding {
 // startObjects compares each start object with the metadata. One above the metadata's start is legal: it is written first.
 func (v *verification) startObjects(ctx context.Context, after *tier.Snapshot) error {
 	for _, u := range v.starts {
-		id, key := u.partition, u.key
+		id, key := u.Partition, u.key
 		p, _ := after.Partition(id)
 		topic, _ := after.TopicByID(id.Topic)
-		offset, ok, err := v.layout.ReadStart(ctx, topic.Name, id)
+		offset, ok, err := v.native.ReadStart(ctx, topic.Name, id)
 		if err != nil {
 			if _, fatal := judge(err); fatal != nil {
 				return fatal

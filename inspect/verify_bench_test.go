@@ -45,7 +45,7 @@ func BenchmarkDeep(b *testing.B) {
 	var deep, bare time.Duration
 	for b.Loop() {
 		start := time.Now()
-		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: layout}, seg: seg, read: func(int64) {}}
+		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: NativeLayout(store), native: layout}, seg: seg, read: func(int64) {}}
 		if err := c.run(b.Context()); err != nil || len(c.findings) > 0 {
 			b.Fatal(err, c.findings)
 		}

@@ -110,6 +110,43 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 	}
 }
 
+// A manifest that denies gaps which the log has would make every read of it fail.
+func TestVerifyFindsAWrongClaimOfNoGaps(t *testing.T) {
+	s := newStandOf(t, "gaps")
+	wrong := 0
+	for _, seg := range s.segments(t) {
+		file := s.file(s.layout.MetaKey(seg))
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, files, err := native.DecodeMeta(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files.Dense {
+			continue
+		}
+		wrong++
+		files.Dense = true
+		if raw, err = native.EncodeMeta(m, files); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	findings, _ := s.verify(t, "", true)
+	if wrong == 0 || len(findings) != wrong {
+		t.Fatalf("%d wrong claims, %v", wrong, findings)
+	}
+	for _, f := range findings {
+		if f["problem"] != string(DamagedMeta) || !strings.Contains(f["detail"].(string), "has no gaps, but offset") {
+			t.Errorf("%v", f)
+		}
+	}
+}
+
 func TestWhatIsUnderWayIsNoProblem(t *testing.T) {
 	s := newStand(t)
 	all := s.segments(t)
@@ -233,7 +270,9 @@ func TestSegmentsAndSegment(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	os.Remove(s.file(s.layout.LogKey(all[0])))
-	values, err = lines(t, func(o *Output) error { return Segment(t.Context(), o, snapshot, s.store, all[0].ID.String()) })
+	values, err = lines(t, func(o *Output) error {
+		return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), all[0].ID.String())
+	})
 	if err != nil || len(values) != 1 {
 		t.Fatalf("%v %v", values, err)
 	}
@@ -242,7 +281,9 @@ func TestSegmentsAndSegment(t *testing.T) {
 		values[0]["manifest"].(map[string]any)["topic"] != "plain" || values[0]["segment"].(map[string]any)["topic"] != "plain" {
 		t.Errorf("%v", values[0])
 	}
-	text, err = table(t, func(o *Output) error { return Segment(t.Context(), o, snapshot, s.store, all[0].ID.String()) })
+	text, err = table(t, func(o *Output) error {
+		return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), all[0].ID.String())
+	})
 	if err != nil || !strings.Contains(text, "missing") || !strings.Contains(text, "log SHA-256") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -253,7 +294,7 @@ func TestSegmentsAndSegment(t *testing.T) {
 		}
 	}
 	for what, kind := range map[string]Kind{"none": Misused, (segment.UUID{5}).String(): Unknown} {
-		_, err := lines(t, func(o *Output) error { return Segment(t.Context(), o, snapshot, s.store, what) })
+		_, err := lines(t, func(o *Output) error { return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), what) })
 		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != kind {
 			t.Errorf("%s: %v", what, err)
 		}
