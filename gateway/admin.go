@@ -10,8 +10,9 @@ import (
 )
 
 // NewAdmin makes the admin plane: /metrics, /healthy (the process runs), /ready (503 with the reason while ready gives
-// an error) and /debug/pprof/. It belongs on a port of its own that only operators reach.
-func NewAdmin(metrics prometheus.Gatherer, ready func() error) http.Handler {
+// an error; else what status says besides, such as how old the metadata is) and /debug/pprof/. It belongs on a port of its
+// own that only operators reach. status may be nil.
+func NewAdmin(metrics prometheus.Gatherer, ready func() error, status func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, _ *http.Request) {
@@ -22,7 +23,13 @@ func NewAdmin(metrics prometheus.Gatherer, ready func() error) http.Handler {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		io.WriteString(w, "ready\n")
+		body := "ready\n"
+		if status != nil {
+			if s := status(); s != "" {
+				body = "ready: " + s + "\n"
+			}
+		}
+		io.WriteString(w, body)
 	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -187,8 +187,8 @@ func TestListings(t *testing.T) {
 	r.fake.topics = []string{"a", "b.c"}
 	id := segment.UUID{7}
 	r.fake.topic = fetch.TopicInfo{Name: "orders", ID: id, Partitions: []fetch.PartitionInfo{
-		{Partition: 0, Start: 1, LocalStart: -1, TieredEnd: 9, TieredBytes: 100, Segments: 2, LastStable: -1},
-		{Partition: 4, Start: 0, LocalStart: 5, TieredEnd: 7, LastStable: 6},
+		{Partition: 0, Start: 1, LocalStart: -1, TieredEnd: 9, TieredBytes: 100, Segments: 2, LastStable: -1, HighWatermark: -1},
+		{Partition: 4, Start: 0, LocalStart: 5, TieredEnd: 7, LastStable: 6, HighWatermark: 8},
 	}}
 	r.fake.partition = r.fake.topic.Partitions[1]
 	r.fake.timed = fetch.TimedOffset{Offset: 12, Timestamp: 99, LeaderEpoch: 3}
@@ -201,7 +201,7 @@ func TestListings(t *testing.T) {
 		{"/topics/orders", `{"name":"orders","topic_id":"` + id.String() + `","partitions":[` +
 			`{"partition":0,"log_start_offset":1,"local_log_start_offset":null,"tiered_end_offset":9,"tiered_bytes":100,"segments":2},` +
 			`{"partition":4,"log_start_offset":0,"local_log_start_offset":5,"tiered_end_offset":7,"tiered_bytes":0,"segments":0}]}`},
-		{"/topics/orders/partitions/4/offsets", `{"beginning_offset":0,"end_offset":7,"local_log_start_offset":5,"tiered_end_offset":7,"last_stable_offset":6}`},
+		{"/topics/orders/partitions/4/offsets", `{"beginning_offset":0,"end_offset":8,"local_log_start_offset":5,"tiered_end_offset":7,"last_stable_offset":6}`},
 		{"/topics/orders/partitions/4/offsets?timestamp=5", `{"offset":12,"timestamp":99,"leader_epoch":3}`},
 		{"/topics/orders/partitions/4/segments", `[{"id":"` + id.String() + `","base_offset":1,"last_offset":8,"bytes":100,"max_timestamp":55,` +
 			`"leader_epochs":[{"epoch":0,"start_offset":1},{"epoch":2,"start_offset":4}],"state":"COPY_SEGMENT_FINISHED","files":[{"name":"log","bytes":100},{"name":"index","bytes":null}]}]`},
@@ -243,7 +243,8 @@ func TestLongListingIsWhole(t *testing.T) {
 
 func TestAdmin(t *testing.T) {
 	r := newRig(t)
-	admin := NewAdmin(r.reg, r.Ready)
+	age := ""
+	admin := NewAdmin(r.reg, r.Ready, func() string { return age })
 	ask := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		admin.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -260,6 +261,13 @@ func TestAdmin(t *testing.T) {
 		if got := ask(path).Code; got != want {
 			t.Errorf("%s: %d", path, got)
 		}
+	}
+	if got := ask("/ready").Body.String(); got != "ready\n" {
+		t.Errorf("%q", got)
+	}
+	age = "metadata as of 40s ago"
+	if got := ask("/ready"); got.Code != 200 || got.Body.String() != "ready: metadata as of 40s ago\n" {
+		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	r.fake.err = errors.New("the metadata is still loading")
 	if got := ask("/ready"); got.Code != 503 || !strings.Contains(got.Body.String(), "still loading") {

@@ -162,8 +162,8 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 	}
 	a := x.newAnswer()
 	a.head = appendOffset(append(a.head, `{"beginning_offset":`...), p.Start)
-	// Where offset=latest starts: without a cluster, the tiered end.
-	a.head = appendOffset(append(a.head, `,"end_offset":`...), p.TieredEnd)
+	// Where offset=latest starts with read_uncommitted: without a cluster, the tiered end.
+	a.head = appendOffset(append(a.head, `,"end_offset":`...), max(p.HighWatermark, p.TieredEnd))
 	a.head = appendOffset(append(a.head, `,"local_log_start_offset":`...), p.LocalStart)
 	a.head = appendOffset(append(a.head, `,"tiered_end_offset":`...), p.TieredEnd)
 	a.head = appendOffset(append(a.head, `,"last_stable_offset":`...), p.LastStable)

@@ -51,7 +51,7 @@ func runDemo(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	fmt.Fprintln(env.out, summary(&report))
-	s, err := newServer(ctx, cfg, log)
+	s, err := newServer(ctx, cfg, nil, log)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"coldtap/internal/config"
-	"coldtap/rangeio"
 )
 
 // common are the flags that every command has.
@@ -88,20 +86,4 @@ func (f *configFlags) load(env environment) (cfg config.Config, done bool, err e
 		return cfg, true, nil
 	}
 	return cfg, false, nil
-}
-
-// openStore opens the configured object store. create makes a missing file store's folder: only commands that write do;
-// others wait for it to appear.
-func openStore(ctx context.Context, cfg config.Config, create bool) (rangeio.Backend, error) {
-	if cfg.Store.Kind == "file" {
-		if !create {
-			return rangeio.OpenFileLater(cfg.Store.File.Dir), nil
-		}
-		return rangeio.OpenFile(cfg.Store.File.Dir, true)
-	}
-	s3 := cfg.Store.S3
-	return rangeio.OpenS3(ctx, rangeio.S3Config{
-		Bucket: s3.Bucket, Region: s3.Region, Endpoint: s3.Endpoint, Prefix: s3.Prefix, PathStyle: s3.PathStyle,
-		Checksums: s3.Checksums, Connections: cfg.Reader.Threads,
-	})
 }

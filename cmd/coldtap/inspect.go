@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/topic"
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
@@ -28,6 +29,7 @@ var looks = []struct {
 	{"segment", "ID", "one segment: metadata, objects, manifest (an id that begins with a dash goes behind --)", lookAtSegment},
 	{"log", "FILE|OBJECT", "the batches of a log, one a line; --records shows records too", lookAtLog},
 	{"index", "FILE|OBJECT", "an index, snapshot, checkpoint, .meta or start object, by the name's ending", lookAtIndex},
+	{"metadata-topic", "[TOPIC[:PARTITION]]", "the records of the cluster's __remote_log_metadata as they are, from its start to its end", lookAtMetadataTopic},
 	{"verify", "[TOPIC]", "metadata against objects, both ways; --deep reads every byte; exit code 1 when anything is wrong", lookAtAll},
 }
 
@@ -55,7 +57,7 @@ func runInspect(ctx context.Context, env environment, args []string) error {
 	overview := inspectSummary + "\n\nWhat to look at:\n"
 	for _, l := range looks {
 		names = append(names, l.name)
-		overview += fmt.Sprintf("  %-27s %s\n", l.name+" "+l.operand, l.summary)
+		overview += fmt.Sprintf("  %-35s %s\n", l.name+" "+l.operand, l.summary)
 	}
 	overview += "`coldtap inspect WHAT --help` shows the flags of each."
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
@@ -94,6 +96,8 @@ func example(name string) string {
 		"log":      "00000000000000000000.log --records --json",
 		"index":    "00000000000000000000.timeindex",
 		"verify":   "--deep --config coldtap.yaml",
+
+		"metadata-topic": "orders:0 --config coldtap.yaml --json",
 	}[name]
 }
 
@@ -143,28 +147,54 @@ func (k *look) parse(flags *common, args []string, operand string) error {
 	return nil
 }
 
-// tier opens what the configuration names: the store, and the metadata of a tier that may be in use.
-func (k *look) tier(ctx context.Context) (store *rangeio.Client, metadata *sqlite.Reader, end func(), err error) {
+// opened is what a configuration names: the store, its layout, and the metadata of a tier that may be in use.
+type opened struct {
+	store    *rangeio.Client
+	layout   inspect.Layout
+	metadata metadata
+	close    func()
+}
+
+// tier opens all of it, and waits until the metadata is complete.
+func (k *look) tier(ctx context.Context) (o opened, err error) {
 	cfg, _, err := k.file.load(k.env)
 	if err != nil {
-		return nil, nil, nil, err
+		return o, err
 	}
-	store, closeStore, err := k.store(ctx, cfg)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	metadata, err = sqlite.OpenReader(ctx, cfg.Metadata.Embedded.Path, sqlite.ReaderOptions{})
-	if err == nil {
-		err = metadata.Ready()
-		if err != nil {
-			metadata.Close()
+	var closers []func()
+	o.close = func() {
+		for _, c := range slices.Backward(closers) {
+			c()
 		}
 	}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	store, end, err := k.store(ctx, cfg)
 	if err != nil {
-		closeStore()
-		return nil, nil, nil, fmt.Errorf("metadata: %w", err)
+		return o, err
 	}
-	return store, metadata, func() { metadata.Close(); closeStore() }, nil
+	closers = append(closers, end)
+	o.store = store
+	if o.layout, err = openNamed(cfg, store); err != nil {
+		return o, err
+	}
+	cfg, end, err = withSnapshotCopy(cfg)
+	if err != nil {
+		return o, err
+	}
+	closers = append(closers, end)
+	o.metadata, err = openMetadata(ctx, cfg, metadataOptions{
+		store: store, log: k.log,
+		progress: func(done, all int64) { k.line.show("read %d of %d manifests", done, all) },
+	})
+	if err != nil {
+		return o, err
+	}
+	closers = append(closers, func() { o.metadata.Close() })
+	return o, ready(ctx, cfg, o.metadata)
 }
 
 func (k *look) store(ctx context.Context, cfg config.Config) (store *rangeio.Client, end func(), err error) {
@@ -214,21 +244,40 @@ func (k *look) bytes(done, all int64) {
 }
 
 func lookAtSegments(ctx context.Context, k *look) error {
-	_, metadata, end, err := k.tier(ctx)
+	o, err := k.tier(ctx)
 	if err != nil {
 		return err
 	}
-	defer end()
-	return inspect.Segments(k.out, metadata.Snapshot(), k.operand)
+	defer o.close()
+	return inspect.Segments(k.out, o.metadata.Snapshot(), k.operand)
 }
 
 func lookAtSegment(ctx context.Context, k *look) error {
-	store, metadata, end, err := k.tier(ctx)
+	o, err := k.tier(ctx)
 	if err != nil {
 		return err
 	}
-	defer end()
-	return inspect.Segment(ctx, k.out, metadata.Snapshot(), store, k.operand)
+	defer o.close()
+	return inspect.Segment(ctx, k.out, o.metadata.Snapshot(), o.store, o.layout, k.operand)
+}
+
+func lookAtMetadataTopic(ctx context.Context, k *look) error {
+	cfg, _, err := k.file.load(k.env)
+	if err != nil {
+		return err
+	}
+	if len(cfg.Metadata.Kafka.Bootstrap) == 0 {
+		return usage("metadata.kafka.bootstrap is empty: name a broker of the cluster whose metadata topic is to be read")
+	}
+	reach, err := brokers(cfg.Metadata.Kafka, k.log, nil)
+	if err != nil {
+		return err
+	}
+	show, err := inspect.MetadataTopic(k.out, k.operand)
+	if err != nil {
+		return err
+	}
+	return topic.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show)
 }
 
 func lookAtLog(ctx context.Context, k *look) error {
@@ -268,13 +317,13 @@ func lookAtAll(ctx context.Context, k *look) error {
 	if k.workers < 1 || k.workers > 64 {
 		return usage("--workers: %d is not from 1 to 64", k.workers)
 	}
-	store, metadata, end, err := k.tier(ctx)
+	o, err := k.tier(ctx)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer o.close()
 	summary, err := inspect.Verify(ctx, k.out, inspect.VerifyConfig{
-		Metadata: metadata, Store: store, Topic: k.operand, Deep: k.deep, Workers: k.workers, Progress: k.bytes,
+		Metadata: o.metadata, Store: o.store, Layout: o.layout, Topic: k.operand, Deep: k.deep, Workers: k.workers, Progress: k.bytes,
 	})
 	if err != nil {
 		return err

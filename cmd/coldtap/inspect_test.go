@@ -64,8 +64,8 @@ func TestInspectUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{exitUsage, "", "segments, segment, log, index, verify"},
-		{exitUsage, "everything", "segments, segment, log, index, verify"},
+		{exitUsage, "", "segments, segment, log, index, metadata-topic, verify"},
+		{exitUsage, "everything", "segments, segment, log, index, metadata-topic, verify"},
 		{exitUsage, "log", "FILE|OBJECT is missing"},
 		{exitUsage, "segments a b", `unexpected argument "b"`},
 		{exitUsage, "log --deep x", "deep"},

@@ -73,7 +73,7 @@ func startServer(t *testing.T, cfg config.Config) (data, admin string) {
 // serverFor runs a gateway until the test ends.
 func serverFor(t *testing.T, cfg config.Config) (s *server, data string) {
 	t.Helper()
-	s, err := newServer(t.Context(), cfg, quiet())
+	s, err := newServer(t.Context(), cfg, nil, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

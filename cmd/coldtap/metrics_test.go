@@ -6,13 +6,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"coldtap/internal/clusterfixture"
+	"coldtap/internal/revive"
 )
 
-// docs/metrics.md is what people build dashboards from: it must list exactly the metrics that a gateway exposes.
+// docs/metrics.md is what people build dashboards from: it must list exactly the metrics that gateways expose, one over
+// each kind of metadata.
 func TestMetricsAreDocumented(t *testing.T) {
-	_, admin := startTier(t, testConfig(t))
-	_, body := get(t, admin+"/metrics", "")
-	exposed := names(`(?m)^# TYPE (coldtap_[a-z_]+) `, string(body))
+	f := clusterfixture.Load(t)
+	var all strings.Builder
+	for _, start := range []func() (string, string){
+		func() (string, string) { return startTier(t, testConfig(t)) },
+		func() (string, string) { return startServer(t, archiveConfig(t, clusterfixture.LoadAiven(t)[0])) },
+		func() (string, string) {
+			return startServer(t, liveConfig(t, f, revive.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)))
+		},
+	} {
+		_, admin := start()
+		_, body := get(t, admin+"/metrics", "")
+		all.Write(body)
+	}
+	exposed := names(`(?m)^# TYPE (coldtap_[a-z_]+) `, all.String())
 	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)

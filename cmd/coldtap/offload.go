@@ -73,6 +73,9 @@ coldtap offload rebuild makes the metadata anew from what is in the store (see c
 
 // offloadOnce opens store and metadata for writing and runs one round.
 func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions, log *slog.Logger) (offload.Report, error) {
+	if err := ownsTier(cfg); err != nil {
+		return offload.Report{}, err
+	}
 	backend, err := openStore(ctx, cfg, true)
 	if err != nil {
 		return offload.Report{}, fmt.Errorf("store: %w", err)
@@ -95,4 +98,13 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 		Progress:    options.progress,
 		Logger:      log,
 	})
+}
+
+// ownsTier refuses to write where brokers or another copier are the ones who do.
+func ownsTier(cfg config.Config) error {
+	if cfg.Metadata.Kind != "embedded" || cfg.Layout.Kind != "native" {
+		return usage("offload writes the native layout and the embedded metadata; this configuration has layout.kind %s and metadata.kind %s, which are read only",
+			cfg.Layout.Kind, cfg.Metadata.Kind)
+	}
+	return nil
 }

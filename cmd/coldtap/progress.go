@@ -50,7 +50,11 @@ func (p *progress) event(e offload.Event) {
 		return
 	}
 	p.drawn = time.Now()
-	fmt.Fprint(p.out, clearLine, bar(e), describe(e))
+	fmt.Fprint(p.out, clearLine, bar(e.Done, e.Total))
+	if e.Total > 0 {
+		fmt.Fprintf(p.out, "%s of %s ", size(min(e.Done, e.Total)), size(e.Total))
+	}
+	fmt.Fprint(p.out, describe(e))
 }
 
 // end leaves the terminal's line clean.

@@ -61,6 +61,9 @@ and reported; nothing in the bucket is changed. Run it while no offloader runs.`
 // rebuildOnce reads the bucket and then opens the metadata for writing, so that a bucket that cannot be read leaves no
 // database behind.
 func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry bool, line *counter, log *slog.Logger) (*rebuild.Contents, error) {
+	if err := ownsTier(cfg); err != nil {
+		return nil, err
+	}
 	backend, err := openStore(ctx, cfg, false)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

@@ -112,12 +112,11 @@ func describe(e offload.Event) string {
 // barWidth is the progress bar's width in characters.
 const barWidth = 24
 
-// bar draws how far a run is.
-func bar(e offload.Event) string {
-	if e.Total <= 0 {
+// bar draws how far something is; empty when nobody knows how much there is.
+func bar(done, all int64) string {
+	if all <= 0 {
 		return ""
 	}
-	done := min(e.Done, e.Total)
-	filled := int(barWidth * done / e.Total)
-	return fmt.Sprintf("[%s%s] %s of %s ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), size(done), size(e.Total))
+	filled := int(barWidth * min(done, all) / all)
+	return fmt.Sprintf("[%s%s] ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,13 +29,31 @@ func runServe(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	cfg.SetMemoryLimit()
-	s, err := newServer(ctx, cfg, log)
+	s, err := newServer(ctx, cfg, manifestProgress(env, log), log)
 	if err != nil {
 		return err
 	}
 	stop := s.reloadOnHangup(file.path)
 	defer stop()
 	return s.run(ctx, *drain)
+}
+
+// manifestProgress shows how far the manifests of an archive are read: a bar on a terminal, a log line now and then
+// elsewhere.
+func manifestProgress(env environment, log *slog.Logger) func(done, all int64) {
+	const each = 10 * time.Second
+	line, told := newCounter(env), time.Now()
+	return func(done, all int64) {
+		switch {
+		case line.terminal && done == all:
+			line.end()
+		case line.terminal:
+			line.show("%sread %d of %d manifests", bar(done, all), done, all)
+		case time.Since(told) > each:
+			told = time.Now()
+			log.Info("reading the archive", "manifests", done, "listed", all)
+		}
+	}
 }
 
 // reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing.

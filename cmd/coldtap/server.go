@@ -10,11 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"coldtap/catalog/sqlite"
 	"coldtap/gateway"
 	"coldtap/internal/assembly"
 	"coldtap/internal/config"
-	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/tier"
 
@@ -28,7 +26,7 @@ type server struct {
 	log     *slog.Logger
 	store   *rangeio.Client
 	backend rangeio.Backend
-	catalog *sqlite.Reader
+	catalog metadata
 	path    *assembly.ReadPath
 	gateway *gateway.Server
 	admin   *http.Server
@@ -39,8 +37,9 @@ type server struct {
 // adminHeaderTimeout bounds how long the admin plane waits for a request's header.
 const adminHeaderTimeout = 5 * time.Second
 
-// newServer builds a gateway and takes its ports; nothing is answered before Run.
-func newServer(ctx context.Context, cfg config.Config, log *slog.Logger) (s *server, err error) {
+// newServer builds a gateway and takes its ports; nothing is answered before Run. progress is told how far the reading of
+// an archive's manifests is, until they are read; nil = nobody.
+func newServer(ctx context.Context, cfg config.Config, progress func(done, all int64), log *slog.Logger) (s *server, err error) {
 	s = &server{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
@@ -65,25 +64,29 @@ func newServer(ctx context.Context, cfg config.Config, log *slog.Logger) (s *ser
 	// does; both reach the later part through a pointer that is set once it is there.
 	var path atomic.Pointer[assembly.ReadPath]
 	var front atomic.Pointer[gateway.Server]
-	s.catalog, err = sqlite.OpenReader(ctx, cfg.Metadata.Embedded.Path, sqlite.ReaderOptions{
-		Logger: log, Registerer: registry,
-		OnDelete: func(seg *tier.Segment) {
+	s.catalog, err = openMetadata(ctx, cfg, metadataOptions{
+		store: s.store, progress: progress, log: log, registerer: registry,
+		onDelete: func(seg *tier.Segment) {
 			if p := path.Load(); p != nil {
 				p.Drop(seg)
 			}
 		},
 	})
 	if err != nil {
-		return s, fmt.Errorf("metadata: %w", err)
+		return s, err
+	}
+	objects, err := openLayout(cfg, s.store, openingMemory(cfg), registry)
+	if err != nil {
+		return s, err
 	}
 	s.path, err = assembly.New(assembly.Options{
 		Source: s.catalog,
-		Layout: native.New(s.store, ""),
+		Layout: objects,
 
 		ChunkMemory:  int64(cfg.Cache.Memory),
 		Chunk:        int64(cfg.Cache.Chunk),
 		IndexMemory:  int64(cfg.Cache.IndexMemory),
-		DecodeMemory: int64(cfg.Limits.DecodeMemory),
+		DecodeMemory: int64(cfg.Limits.DecodeMemory) - openingMemory(cfg),
 
 		Threads:      cfg.Reader.Threads,
 		MaxPending:   cfg.Reader.MaxPending,
@@ -113,7 +116,7 @@ func newServer(ctx context.Context, cfg config.Config, log *slog.Logger) (s *ser
 	})
 	front.Store(s.gateway)
 	s.admin = &http.Server{
-		Handler:           gateway.NewAdmin(registry, s.gateway.Ready),
+		Handler:           gateway.NewAdmin(registry, s.gateway.Ready, s.catalog.Status),
 		ReadHeaderTimeout: adminHeaderTimeout,
 	}
 	return s, nil

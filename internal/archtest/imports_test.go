@@ -27,14 +27,16 @@ var allowed = map[string][]string{
 	"layout/aiven":    {"segment", "tier", "rangeio", "layout"},
 	"catalog":         {"segment", "tier"},
 	"catalog/sqlite":  {"segment", "tier", "catalog"},
-	"catalog/topic":   {"segment", "tier"},
+	"catalog/archive": {"segment", "tier", "catalog", "layout", "rangeio"},
+	"catalog/topic":   {"segment", "tier", "catalog", "cluster"},
+	"cluster":         {"segment"},
 	"fetch":           {"segment", "tier", "cache", "readahead", "indexcache"},
 	"gateway":         {"segment", "tier", "fetch"},
 	"offload":         {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
 	"offload/rebuild": {"segment", "tier", "catalog", "layout/native", "rangeio"},
-	"inspect":         {"segment", "tier", "layout", "layout/native", "rangeio"},
+	"inspect":         {"segment", "tier", "catalog/topic", "layout", "layout/native", "rangeio"},
 	"bench":           {"segment", "tier", "cache", "fetch", "gateway", "catalog", "catalog/sqlite", "layout", "layout/native", "rangeio", "readerpool", "offload"},
-	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "catalog", "catalog/sqlite", "layout/native", "rangeio", "offload", "offload/rebuild", "inspect", "bench"},
+	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "cluster", "catalog", "catalog/sqlite", "catalog/topic", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "bench"},
 
 	"internal/assembly":   {"segment", "tier", "cache", "readahead", "readerpool", "indexcache", "layout", "rangeio", "fetch"},
 	"internal/config":     {},
@@ -50,10 +52,11 @@ var allowed = map[string][]string{
 	"internal/archtest":   {},
 
 	"internal/clusterfixture": {"segment"},
+	"internal/revive":         {"segment", "catalog/topic"},
 }
 
 // forbidden are packages that production code of rooms must not import.
-var forbidden = []string{"internal/testkit", "internal/fakes3", "internal/faultstore", "internal/clusterfixture", "rangeio/rangeiotest"}
+var forbidden = []string{"internal/testkit", "internal/fakes3", "internal/faultstore", "internal/clusterfixture", "internal/revive", "rangeio/rangeiotest"}
 
 // assemblers are the only ones that may import internal/assembly and internal/config: who wires, knows everybody.
 var assemblers = []string{"cmd/coldtap", "bench"}

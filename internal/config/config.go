@@ -33,9 +33,11 @@ type Kafka struct {
 
 // Store is where the objects are.
 type Store struct {
-	Kind string    `yaml:"kind"` // s3 | file
-	S3   S3Store   `yaml:"s3"`
-	File FileStore `yaml:"file"`
+	Kind  string     `yaml:"kind"` // s3 | gcs | azure | file
+	S3    S3Store    `yaml:"s3"`
+	GCS   GCSStore   `yaml:"gcs"`
+	Azure AzureStore `yaml:"azure"`
+	File  FileStore  `yaml:"file"`
 	// Price is what requests and transfer cost, for explain; 0 = unknown.
 	Price Price `yaml:"price"`
 }
@@ -57,6 +59,30 @@ type S3Store struct {
 	Checksums string `yaml:"checksums"`
 }
 
+// GCSStore is a bucket of Google Cloud Storage.
+type GCSStore struct {
+	Bucket          string `yaml:"bucket"`
+	Prefix          string `yaml:"prefix"`           // put in front of every key, byte for byte
+	Endpoint        string `yaml:"endpoint"`         // URL; empty = Google's
+	CredentialsFile string `yaml:"credentials_file"` // a service account's key; empty = application default credentials
+	Anonymous       bool   `yaml:"anonymous"`        // no credentials: a public bucket, or an emulator
+}
+
+// AzureStore is a container of Azure Blob Storage. At most one of account key, connection string and shared access signature
+// is given, as a value (${NAME} takes it from the environment) or as a file; none is Azure's default chain.
+type AzureStore struct {
+	Account              string `yaml:"account"`
+	Endpoint             string `yaml:"endpoint"` // URL of the account's blob service; empty = Azure's public cloud
+	Container            string `yaml:"container"`
+	Prefix               string `yaml:"prefix"` // put in front of every key, byte for byte
+	AccountKey           string `yaml:"account_key"`
+	AccountKeyFile       string `yaml:"account_key_file"`
+	ConnectionString     string `yaml:"connection_string"`
+	ConnectionStringFile string `yaml:"connection_string_file"`
+	SAS                  string `yaml:"sas"`
+	SASFile              string `yaml:"sas_file"`
+}
+
 // FileStore is a folder that stands for a bucket.
 type FileStore struct {
 	Dir string `yaml:"dir"`
@@ -64,15 +90,16 @@ type FileStore struct {
 
 // Layout says how segments lie in the store.
 type Layout struct {
-	Kind  string      `yaml:"kind"` // native
+	Kind  string      `yaml:"kind"` // native | aiven | local
 	Aiven AivenLayout `yaml:"aiven"`
 }
 
-// AivenLayout is read by layout.kind aiven, which is not built yet.
+// AivenLayout is how the brokers' plugin is configured (Aiven's tiered-storage-for-apache-kafka).
 type AivenLayout struct {
-	KeyPrefix      string          `yaml:"key_prefix"`
+	KeyPrefix string `yaml:"key_prefix"` // its key.prefix, byte for byte
+	// PrefixMasking is its key.prefix.mask, which changes what brokers log and no key: accepted, and without effect.
 	PrefixMasking  bool            `yaml:"prefix_masking"`
-	EncryptionKeys []EncryptionKey `yaml:"encryption_keys"`
+	EncryptionKeys []EncryptionKey `yaml:"encryption_keys"` // its encryption.key.pairs, private halves; old ones too
 }
 
 // EncryptionKey names a private key file by the id that manifests use.
@@ -83,25 +110,50 @@ type EncryptionKey struct {
 
 // Metadata says where a tier's metadata lives.
 type Metadata struct {
-	Kind     string        `yaml:"kind"` // embedded
+	Kind     string        `yaml:"kind"` // embedded | kafka | archive
 	Embedded Embedded      `yaml:"embedded"`
 	Kafka    KafkaMetadata `yaml:"kafka"`
 	Archive  Archive       `yaml:"archive"`
 }
 
-// KafkaMetadata is read by metadata.kind kafka, which is not built yet.
+// KafkaMetadata is a live cluster whose brokers tier segments themselves.
 type KafkaMetadata struct {
-	Bootstrap []string          `yaml:"bootstrap"`
-	Topic     string            `yaml:"topic"`
-	Snapshot  string            `yaml:"snapshot"`
-	TLS       map[string]string `yaml:"tls"`
-	SASL      map[string]string `yaml:"sasl"`
+	Bootstrap []string `yaml:"bootstrap"` // host:port of some brokers
+	Topic     string   `yaml:"topic"`     // of KIP-405's topic-based metadata manager
+	Snapshot  string   `yaml:"snapshot"`  // file that saves a restart from reading the topic again; "" = none
+	TLS       TLS      `yaml:"tls"`
+	SASL      SASL     `yaml:"sasl"`
 }
 
-// Archive is read by metadata.kind archive, which is not built yet.
+// TLS is how to speak to brokers; all empty is plaintext.
+type TLS struct {
+	Enabled            bool   `yaml:"enabled"`   // with the system's certificate authorities; any other key turns it on too
+	CAFile             string `yaml:"ca_file"`   // PEM; in place of the system's
+	CertFile           string `yaml:"cert_file"` // PEM, for mutual TLS
+	KeyFile            string `yaml:"key_file"`
+	ServerName         string `yaml:"server_name"` // expected in the brokers' certificates, in place of their host names
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
+}
+
+// On says whether connections are encrypted.
+func (t TLS) On() bool { return t != TLS{} }
+
+// SASL is how to authenticate to brokers; no mechanism is none.
+type SASL struct {
+	Mechanism    string `yaml:"mechanism"` // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
+	Username     string `yaml:"username"`
+	Password     string `yaml:"password"`
+	PasswordFile string `yaml:"password_file"` // read at each authentication
+	Token        string `yaml:"token"`
+	TokenFile    string `yaml:"token_file"` // read at each authentication
+}
+
+// Archive reads a bucket alone: its manifests are the metadata.
 type Archive struct {
-	Snapshot string   `yaml:"snapshot"`
-	Refresh  Duration `yaml:"refresh"`
+	Snapshot string   `yaml:"snapshot"` // file that saves reading manifests again; "" = none
+	Refresh  Duration `yaml:"refresh"`  // how often the bucket is listed again; 0 = at start and on demand
+	// ClusterID is the cluster to serve where a bucket holds several of the native layout; "" = the only one.
+	ClusterID string `yaml:"cluster_id"`
 }
 
 // Embedded is an SQLite file: one writer (offload), any number of readers.

@@ -65,7 +65,7 @@ func TestProblemsAreAllReported(t *testing.T) {
 		name, yaml string
 		want       []string // each must be in the error
 	}{
-		{"unknown key with its place", "store:\n  kind: file\n  filee: {dir: x}\n", []string{"line 3, column 3", "unknown key store.filee", "known here: kind, s3, file"}},
+		{"unknown key with its place", "store:\n  kind: file\n  filee: {dir: x}\n", []string{"line 3, column 3", "unknown key store.filee", "known here: kind, s3, gcs, azure, file"}},
 		{"key twice", valid + "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{"listen is given twice"}},
 		{"unset variable", valid + "listen: \"${COLDTAP_NO_SUCH}:1\"\n", []string{"line 2", "COLDTAP_NO_SUCH is not set"}},
 		{"bad size", valid + "cache: {memory: lots}\n", []string{"line 2", `"lots" is not a size`}},
@@ -75,8 +75,23 @@ func TestProblemsAreAllReported(t *testing.T) {
 			[]string{"nonsense", "-5MiB", "3furlongs", `"5" is not a duration`, "many", "listen: \"nowhere\""}},
 		{"two documents", valid + "---\nlisten: 127.0.0.1:1\n", []string{"a second document"}},
 		{"no bucket", "store: {kind: s3}\n", []string{"store.s3.bucket: is required"}},
+		{"no GCS bucket", "store: {kind: gcs}\n", []string{"store.gcs.bucket: is required for store.kind gcs"}},
+		{"no Azure container", "store: {kind: azure}\n", []string{"store.azure.container: is required", "store.azure.account: is required"}},
+		{"two Azure secrets", "store: {kind: azure, azure: {account: a, container: c, sas: x, account_key_file: k}}\n", []string{"store.azure: give one of"}},
+		{"an account twice", "store: {kind: azure, azure: {account: a, container: c, connection_string: x}}\n", []string{"is part of the connection string"}},
 		{"arena too small", valid + "cache: {memory: 8MiB}\n", []string{"cache.memory: 8MiB holds fewer than 4 chunks of 4MiB"}},
-		{"unbuilt kind", valid + "metadata: {kind: kafka}\n", []string{"metadata.kind: kafka is not in this version"}},
+		{"unbuilt kind", valid + "metadata: {kind: shared}\n", []string{"metadata.kind: shared is not in this version"}},
+		{"unknown kinds", valid + "metadata: {kind: zookeeper}\nlayout: {kind: iceberg}\n", []string{`metadata.kind: "zookeeper"`, `layout.kind: "iceberg"`}},
+		{"brokers write no native layout", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:9092]}}\n", []string{"layout.kind: native does not go with metadata.kind kafka, only aiven or local"}},
+		{"no manifests to read", valid + "metadata: {kind: archive}\nlayout: {kind: local}\n", []string{"layout.kind: local does not go with metadata.kind archive"}},
+		{"no brokers", valid + "metadata: {kind: kafka, kafka: {topic: \"\"}}\nlayout: {kind: local}\n", []string{"metadata.kafka.bootstrap: is required", "metadata.kafka.topic: is required"}},
+		{"broker without a port", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b]}}\nlayout: {kind: local}\n", []string{`"b" is not host:port`}},
+		{"half a certificate", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], tls: {cert_file: c.pem}}}\nlayout: {kind: local}\n", []string{"cert_file and key_file go together"}},
+		{"password without a mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {password: x}}}\nlayout: {kind: local}\n", []string{"metadata.kafka.sasl.mechanism: is required"}},
+		{"mechanism without a name and a password", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: PLAIN}}}\nlayout: {kind: local}\n", []string{"username: is required for PLAIN", "either password or password_file"}},
+		{"no token", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: OAUTHBEARER}}}\nlayout: {kind: local}\n", []string{"either token or token_file"}},
+		{"unknown mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: GSSAPI}}}\nlayout: {kind: local}\n", []string{`"GSSAPI" is not one of PLAIN`}},
+		{"key without a file", valid + "layout: {kind: aiven, aiven: {encryption_keys: [{id: k1}]}}\nmetadata: {kind: archive}\n", []string{"entry 1 needs id and private_key_file"}},
 		{"unbuilt feature", valid + "cache: {disk: {path: /ssd, size: 1GiB}}\n", []string{"cache.disk.path: is not in this version"}},
 		{"retention that would not happen", valid + "offload: {retention: [{topics: \"*\", time: 1h}]}\n", []string{"offload.retention"}},
 		{"unknown key in a list", valid + "offload: {retention: [{topic: \"*\"}]}\n", []string{"unknown key offload.retention.topic"}},
@@ -93,6 +108,27 @@ func TestProblemsAreAllReported(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSecretsAreMasked(t *testing.T) {
+	t.Setenv("COLDTAP_TEST_PASSWORD", "hunter2")
+	c, err := Parse([]byte(valid + "layout: {kind: local}\nmetadata: {kind: kafka, kafka: {bootstrap: [b:9092], sasl: {mechanism: PLAIN, username: u, password: \"${COLDTAP_TEST_PASSWORD}\"}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Metadata.Kafka.SASL.Password != "hunter2" {
+		t.Errorf("password is %q", c.Metadata.Kafka.SASL.Password)
+	}
+	var out bytes.Buffer
+	if err := c.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), masked) {
+		t.Errorf("printed:\n%s", out.String())
+	}
+	if c.Metadata.Kafka.SASL.Password != "hunter2" {
+		t.Error("printing changed the configuration")
 	}
 }
 
@@ -142,20 +178,6 @@ offload:
 `))
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestSecretsAreMasked(t *testing.T) {
-	c, err := Parse([]byte(valid + "metadata: {kafka: {sasl: {mechanism: PLAIN, username: u, password: hunter2}}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := c.Print(&out); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), masked) {
-		t.Errorf("secret shows:\n%s", out.String())
 	}
 }
 

@@ -154,15 +154,13 @@ const masked = "********"
 
 // Print writes the whole configuration as YAML, defaults filled in and secrets masked.
 func (c Config) Print(w io.Writer) error {
-	if len(c.Metadata.Kafka.SASL) > 0 {
-		sasl := make(map[string]string, len(c.Metadata.Kafka.SASL))
-		for k, v := range c.Metadata.Kafka.SASL {
-			if k != "mechanism" && k != "username" {
-				v = masked
-			}
-			sasl[k] = v
+	for _, secret := range []*string{
+		&c.Metadata.Kafka.SASL.Password, &c.Metadata.Kafka.SASL.Token,
+		&c.Store.Azure.AccountKey, &c.Store.Azure.ConnectionString, &c.Store.Azure.SAS,
+	} {
+		if *secret != "" {
+			*secret = masked
 		}
-		c.Metadata.Kafka.SASL = sasl
 	}
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)

@@ -30,44 +30,11 @@ func (c *Config) Validate() (problems []error) {
 	if c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
 		bad("admin", "must differ from listen (%s)", c.Listen)
 	}
-	switch c.Store.Kind {
-	case "s3":
-		if c.Store.S3.Bucket == "" {
-			bad("store.s3.bucket", "is required for store.kind s3")
-		}
-		if c.Store.S3.Region == "" {
-			bad("store.s3.region", "is required for store.kind s3 (any value does for most S3-compatible stores)")
-		}
-		if s := c.Store.S3.Checksums; s != "when_supported" && s != "when_required" {
-			bad("store.s3.checksums", "%q is not one of when_supported, when_required", s)
-		}
-	case "file":
-		if c.Store.File.Dir == "" {
-			bad("store.file.dir", "is required for store.kind file")
-		}
-	default:
-		bad("store.kind", "%q is not one of s3, file", c.Store.Kind)
-	}
+	c.Store.validate(bad)
 	if c.Store.Price.Per1000Gets < 0 || c.Store.Price.PerGiB < 0 {
 		bad("store.price", "must not be negative")
 	}
-	switch c.Layout.Kind {
-	case "native":
-	case "aiven", "local":
-		bad("layout.kind", "%s is not in this version; use native", c.Layout.Kind)
-	default:
-		bad("layout.kind", "%q is not native", c.Layout.Kind)
-	}
-	switch c.Metadata.Kind {
-	case "embedded":
-		if c.Metadata.Embedded.Path == "" {
-			bad("metadata.embedded.path", "is required")
-		}
-	case "kafka", "archive", "shared":
-		bad("metadata.kind", "%s is not in this version; use embedded", c.Metadata.Kind)
-	default:
-		bad("metadata.kind", "%q is not embedded", c.Metadata.Kind)
-	}
+	c.validateMetadata(bad)
 	if c.Cache.Chunk < 4<<10 || c.Cache.Chunk > 256<<20 {
 		bad("cache.chunk", "%s is not within 4KiB and 256MiB", c.Cache.Chunk)
 	} else if c.Cache.Memory < minSlabs*c.Cache.Chunk {

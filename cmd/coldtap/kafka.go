@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"coldtap/catalog/topic"
+	"coldtap/cluster"
+	"coldtap/internal/config"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// brokers is how the configured cluster is reached.
+func brokers(cfg config.KafkaMetadata, log *slog.Logger, registerer prometheus.Registerer) (cluster.Config, error) {
+	tls, err := cluster.TLSOptions(cfg.TLS).Config()
+	if err != nil {
+		return cluster.Config{}, fmt.Errorf("metadata.kafka.tls: %w", err)
+	}
+	s := cfg.SASL
+	mechanism, err := cluster.SASLOptions{
+		Name: s.Mechanism, Username: s.Username, Password: s.Password, PasswordFile: s.PasswordFile, Token: s.Token, TokenFile: s.TokenFile,
+	}.Mechanism()
+	if err != nil {
+		return cluster.Config{}, fmt.Errorf("metadata.kafka.sasl: %w", err)
+	}
+	return cluster.Config{Bootstrap: cfg.Bootstrap, TLS: tls, SASL: mechanism, Logger: log, Registerer: registerer}, nil
+}
+
+// live is the metadata of a running cluster: its metadata topic, and what its brokers tell of the partitions.
+type live struct {
+	*topic.Follower
+	cluster *cluster.Client
+}
+
+func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (metadata, error) {
+	reach, err := brokers(cfg.Metadata.Kafka, o.log, o.registerer)
+	if err != nil {
+		return nil, err
+	}
+	// The cluster tells from the first moment on, the follower listens once it is there.
+	var follower atomic.Pointer[topic.Follower]
+	m := &live{}
+	m.cluster, err = cluster.Open(reach, func(v *cluster.View) {
+		if f := follower.Load(); f != nil {
+			f.Observe(v)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Follower, err = topic.Open(ctx, topic.Options{
+		Client: reach.ClientOptions(), Cluster: m.cluster, Topic: cfg.Metadata.Kafka.Topic, Snapshot: cfg.Metadata.Kafka.Snapshot,
+		Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
+	})
+	if err != nil {
+		m.cluster.Close()
+		return nil, err
+	}
+	follower.Store(m.Follower)
+	m.Observe(m.cluster.View())
+	return m, nil
+}
+
+// staleAfter is the age from which on a view is worth a word in /ready; brokers are asked each second.
+const staleAfter = 10 * time.Second
+
+// Status tells since when the cluster has not been heard of, and why.
+func (m *live) Status() string {
+	s := m.Follower.Status()
+	now := time.Now()
+	oldest, what := s.AsOf, "metadata topic"
+	if s.ClusterAt.Before(oldest) {
+		oldest, what = s.ClusterAt, "bounds"
+	}
+	if now.Sub(oldest) < staleAfter {
+		return ""
+	}
+	text := fmt.Sprintf("metadata as of %s ago (%s)", now.Sub(oldest).Round(time.Second), what)
+	if err := errors.Join(s.Trouble, m.cluster.LastError()); err != nil {
+		text += ": " + err.Error()
+	}
+	return text
+}
+
+func (m *live) Close() error {
+	err := m.Follower.Close()
+	m.cluster.Close()
+	return err
+}

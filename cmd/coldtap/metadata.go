@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"coldtap/catalog"
+	"coldtap/catalog/sqlite"
+	"coldtap/internal/config"
+	"coldtap/rangeio"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metadata is an open catalog of any kind.
+type metadata interface {
+	catalog.Source
+	// Status says what /ready should tell of a view that may be served: how old it is, when it is not current.
+	Status() string
+	Close() error
+}
+
+// metadataOptions is what a catalog needs besides the configuration.
+type metadataOptions struct {
+	store      *rangeio.Client
+	onDelete   func(*tier.Segment)
+	progress   func(done, all int64) // of reading an archive's manifests
+	log        *slog.Logger
+	registerer prometheus.Registerer
+}
+
+// openMetadata opens the configured catalog. It does not wait until the catalog is complete.
+func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m metadata, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("metadata: %w", err)
+		}
+	}()
+	switch cfg.Metadata.Kind {
+	case "kafka":
+		return openKafkaMetadata(ctx, cfg, o)
+	case "archive":
+		return openArchive(ctx, cfg, o)
+	}
+	reader, err := sqlite.OpenReader(ctx, cfg.Metadata.Embedded.Path, sqlite.ReaderOptions{
+		Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return embedded{reader}, nil
+}
+
+// embedded is the metadata of coldtap's own offloader.
+type embedded struct{ *sqlite.Reader }
+
+// Status is empty: the database is read again whenever it has changed.
+func (embedded) Status() string { return "" }
+
+// ready waits until a catalog is complete: an archive is scanned and a topic replayed in the background. The database of
+// coldtap's own offloader is complete at once, or missing.
+func ready(ctx context.Context, cfg config.Config, m metadata) error {
+	const poll = 50 * time.Millisecond
+	for {
+		err := m.Ready()
+		if err == nil {
+			return nil
+		}
+		if e, ok := errors.AsType[*catalog.Error](err); cfg.Metadata.Kind == "embedded" || ok && !e.Retriable() {
+			return fmt.Errorf("metadata: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("metadata: %w", err)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// withSnapshotCopy gives a configuration whose catalog starts from a copy of its snapshot file, so that looking at a tier
+// changes nothing of what a server uses. end removes the copy.
+func withSnapshotCopy(cfg config.Config) (config.Config, func(), error) {
+	file := &cfg.Metadata.Kafka.Snapshot
+	if cfg.Metadata.Kind == "archive" {
+		file = &cfg.Metadata.Archive.Snapshot
+	}
+	dir, err := os.MkdirTemp("", "coldtap-inspect-")
+	if err != nil {
+		return cfg, nil, err
+	}
+	end := func() { os.RemoveAll(dir) }
+	copied := filepath.Join(dir, "snapshot")
+	if *file != "" {
+		if err := copyFile(copied, *file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			end()
+			return cfg, nil, err
+		}
+	}
+	*file = copied
+	return cfg, end, nil
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"coldtap/internal/config"
+	"coldtap/rangeio"
+)
+
+// openStore opens the configured object store. create makes a missing file store's folder: only commands that write do;
+// others wait for it to appear.
+func openStore(ctx context.Context, cfg config.Config, create bool) (rangeio.Backend, error) {
+	switch cfg.Store.Kind {
+	case "file":
+		if !create {
+			return rangeio.OpenFileLater(cfg.Store.File.Dir), nil
+		}
+		return rangeio.OpenFile(cfg.Store.File.Dir, true)
+	case "gcs":
+		g := cfg.Store.GCS
+		return rangeio.OpenGCS(ctx, rangeio.GCSConfig{
+			Bucket: g.Bucket, Prefix: g.Prefix, Endpoint: g.Endpoint, CredentialsFile: g.CredentialsFile, Anonymous: g.Anonymous,
+			Connections: cfg.Reader.Threads,
+		})
+	case "azure":
+		return openAzure(ctx, cfg)
+	}
+	s3 := cfg.Store.S3
+	return rangeio.OpenS3(ctx, rangeio.S3Config{
+		Bucket: s3.Bucket, Region: s3.Region, Endpoint: s3.Endpoint, Prefix: s3.Prefix, PathStyle: s3.PathStyle,
+		Checksums: s3.Checksums, Connections: cfg.Reader.Threads,
+	})
+}
+
+func openAzure(ctx context.Context, cfg config.Config) (rangeio.Backend, error) {
+	a := cfg.Store.Azure
+	store := rangeio.AzureConfig{
+		Account: a.Account, Endpoint: a.Endpoint, Container: a.Container, Prefix: a.Prefix, Connections: cfg.Reader.Threads,
+	}
+	for _, s := range []struct {
+		to          *string
+		value, file string
+	}{
+		{&store.AccountKey, a.AccountKey, a.AccountKeyFile},
+		{&store.ConnectionString, a.ConnectionString, a.ConnectionStringFile},
+		{&store.SAS, a.SAS, a.SASFile},
+	} {
+		var err error
+		if *s.to, err = secret(s.value, s.file); err != nil {
+			return nil, fmt.Errorf("store.azure: %w", err)
+		}
+	}
+	return rangeio.OpenAzure(ctx, store)
+}
+
+// maxSecret bounds a file that holds one.
+const maxSecret = 64 << 10
+
+// secret gives a value, or what a file holds, white space around it left out.
+func secret(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSecret))
+	return strings.TrimSpace(string(raw)), err
+}

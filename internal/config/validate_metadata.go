@@ -1,0 +1,84 @@
+package config
+
+import (
+	"net"
+	"slices"
+	"strings"
+)
+
+// validateMetadata checks where metadata and layout come from, and that they go together: who writes the metadata also
+// writes the objects.
+func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
+	layouts := []string{"native", "aiven", "local"}
+	writes := map[string][]string{"embedded": {"native"}, "kafka": {"aiven", "local"}, "archive": {"native", "aiven"}}
+	why := map[string]string{
+		"embedded": "the embedded metadata is written by coldtap's offloader, and so are its objects",
+		"kafka":    "the segments in a cluster's own metadata are written by its brokers' storage plugin",
+		"archive":  "a bucket alone can only be read where manifests tell of its segments",
+	}
+	layoutKnown := slices.Contains(layouts, c.Layout.Kind)
+	if !layoutKnown {
+		bad("layout.kind", "%q is not one of native, aiven, local", c.Layout.Kind)
+	}
+	if kinds, ok := writes[c.Metadata.Kind]; ok && layoutKnown && !slices.Contains(kinds, c.Layout.Kind) {
+		bad("layout.kind", "%s does not go with metadata.kind %s, only %s: %s", c.Layout.Kind, c.Metadata.Kind, strings.Join(kinds, " or "), why[c.Metadata.Kind])
+	}
+	for i, k := range c.Layout.Aiven.EncryptionKeys {
+		if k.ID == "" || k.PrivateKeyFile == "" {
+			bad("layout.aiven.encryption_keys", "entry %d needs id and private_key_file", i+1)
+		}
+	}
+	switch c.Metadata.Kind {
+	case "embedded":
+		if c.Metadata.Embedded.Path == "" {
+			bad("metadata.embedded.path", "is required")
+		}
+	case "kafka":
+		c.Metadata.Kafka.validate(bad)
+	case "archive":
+		if c.Metadata.Archive.Refresh < 0 {
+			bad("metadata.archive.refresh", "must be 0 (on demand) or above")
+		}
+	case "shared":
+		bad("metadata.kind", "shared is not in this version; use embedded, kafka or archive")
+	default:
+		bad("metadata.kind", "%q is not one of embedded, kafka, archive", c.Metadata.Kind)
+	}
+}
+
+func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
+	if len(k.Bootstrap) == 0 {
+		bad("metadata.kafka.bootstrap", "is required: host:port of at least one broker")
+	}
+	for _, addr := range k.Bootstrap {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			bad("metadata.kafka.bootstrap", "%q is not host:port", addr)
+		}
+	}
+	if k.Topic == "" {
+		bad("metadata.kafka.topic", "is required")
+	}
+	if (k.TLS.CertFile == "") != (k.TLS.KeyFile == "") {
+		bad("metadata.kafka.tls", "cert_file and key_file go together")
+	}
+	s := &k.SASL
+	switch s.Mechanism {
+	case "":
+		if *s != (SASL{}) {
+			bad("metadata.kafka.sasl.mechanism", "is required: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER")
+		}
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if s.Username == "" {
+			bad("metadata.kafka.sasl.username", "is required for %s", s.Mechanism)
+		}
+		if (s.Password == "") == (s.PasswordFile == "") {
+			bad("metadata.kafka.sasl", "%s takes either password or password_file", s.Mechanism)
+		}
+	case "OAUTHBEARER":
+		if (s.Token == "") == (s.TokenFile == "") {
+			bad("metadata.kafka.sasl", "OAUTHBEARER takes either token or token_file")
+		}
+	default:
+		bad("metadata.kafka.sasl.mechanism", "%q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
+	}
+}
