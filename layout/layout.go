@@ -32,6 +32,10 @@ type Reader interface {
 type Error struct {
 	Object string
 	Err    error
+	// Unreadable says that stored bytes of a log cannot be made log bytes: they fail authentication or decompression, or
+	// need more memory than is allowed. Position is where in the log they belong.
+	Unreadable bool
+	Position   int64
 }
 
 func (e *Error) Error() string { return e.Object + ": " + e.Err.Error() }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,56 @@ func TestServesABucketWithoutItsCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a reader cannot open is said by name: the key that is missing or wrong, the chunk that is not what was sealed.
+func TestSealedBucketsErrors(t *testing.T) {
+	sets := clusterfixture.LoadAiven(t)
+	set := sets[slices.IndexFunc(sets, func(s *clusterfixture.AivenSet) bool { return len(s.Keys) > 1 })]
+	p := set.Partitions()[0]
+	name, number, _ := cutLast(p.Name(), "-")
+	ask := func(t *testing.T, cfg config.Config) string {
+		t.Helper()
+		base, admin := startServer(t, cfg)
+		waitReady(t, admin)
+		_, body := get(t, fmt.Sprintf("%s/topics/%s/partitions/%s/records?offset=%d&isolation_level=read_uncommitted", base, name, number, p.Start), "")
+		return string(body)
+	}
+	t.Run("no key", func(t *testing.T) {
+		cfg := archiveConfig(t, set)
+		cfg.Layout.Aiven.EncryptionKeys = nil
+		if body := ask(t, cfg); !strings.Contains(body, `"error_code":50201`) || !matches(`key id \\"[^"]+\\", which is not among the keys`, body) {
+			t.Error(body)
+		}
+	})
+	t.Run("another key", func(t *testing.T) {
+		cfg := archiveConfig(t, set)
+		k := cfg.Layout.Aiven.EncryptionKeys
+		k[0].PrivateKeyFile, k[1].PrivateKeyFile = k[1].PrivateKeyFile, k[0].PrivateKeyFile
+		if body := ask(t, cfg); !strings.Contains(body, `"error_code":50201`) || !matches(`the private key of key id \\"[^"]+\\" does not open it`, body) {
+			t.Error(body)
+		}
+	})
+	t.Run("a chunk that was changed", func(t *testing.T) {
+		cfg := archiveConfig(t, set)
+		logs, err := filepath.Glob(filepath.Join(cfg.Store.File.Dir, name+"-"+p.Topic.ID.String(), number, "*.log"))
+		if err != nil || len(logs) == 0 {
+			t.Fatal(logs, err)
+		}
+		for _, file := range logs {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw[100] ^= 1
+			if err := os.WriteFile(file, raw, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if body := ask(t, cfg); !matches(`^\{"error_code":50002,.*fails authentication.*"segment":"[^"]{22}","position":0`, body) {
+			t.Error(body)
+		}
+	})
 }
 
 // Reading is all that a server does: neither the bucket nor the folder of a storage plugin is any different afterwards.

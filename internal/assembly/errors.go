@@ -28,6 +28,9 @@ func translate(err error, seg *tier.Segment) error {
 	}
 	if content, ok := errors.AsType[*layout.Error](err); ok {
 		e.Kind, e.Detail = fetch.Missing, content.Error()
+		if content.Unreadable {
+			e.Kind, e.Position = fetch.Damaged, content.Position
+		}
 		return e
 	}
 	store, ok := errors.AsType[*rangeio.Error](err)

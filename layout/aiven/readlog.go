@@ -134,6 +134,12 @@ func (r *logRead) await(i int, c *openChunk) error {
 	return r.read(i, i)
 }
 
+// unreadable is the error of chunks that begin with number first.
+func (r *logRead) unreadable(first int, err error) error {
+	position, _ := r.m.chunks.covers(first)
+	return &layout.Error{Object: r.m.lastStem() + SuffixLog, Err: err, Unreadable: true, Position: position}
+}
+
 // open fetches chunks first to last and opens them, those in opening into the workspace, where they stay.
 func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 	if first > last {
@@ -150,8 +156,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 	}
 	if need := room(sizes...); need > r.l.space.limit {
 		if first == last {
-			return &layout.Error{Object: r.m.lastStem() + SuffixLog, Err: fmt.Errorf(
-				"stored chunks of %d bytes need %d bytes of memory, %d are allowed", x.chunk, need, r.l.space.limit)}
+			return r.unreadable(first, fmt.Errorf("stored chunks of %d bytes need %d bytes of memory, %d are allowed", x.chunk, need, r.l.space.limit))
 		}
 		middle := (first + last) / 2
 		if err := r.open(first, middle, opening); err != nil {
@@ -185,7 +190,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 			return err
 		}
 		r.l.metrics.damaged.Inc()
-		return &layout.Error{Object: r.m.lastStem() + SuffixLog, Err: err}
+		return r.unreadable(first, err)
 	}
 	r.l.metrics.opened.Add(float64(len(units)))
 	for _, u := range units {
