@@ -88,7 +88,7 @@ func (d *Dataset) Snapshot() *tier.Snapshot { return d.Tier.Snapshot() }
 func (d *Dataset) Ready() error { return nil }
 
 // Refresh has nothing to catch up with.
-func (d *Dataset) Refresh(context.Context) error { return nil }
+func (d *Dataset) Refresh(context.Context, tier.PartitionID) error { return nil }
 
 // ClusterID is a constant.
 func (d *Dataset) ClusterID() string { return clusterID }

@@ -17,8 +17,9 @@ type Source interface {
 	Snapshot() *tier.Snapshot
 	// Ready is nil once the view is complete, else an *Error that says why not.
 	Ready() error
-	// Refresh catches up with the store now; it is called on doubt, before an answer that depends on being current.
-	Refresh(ctx context.Context) error
+	// Refresh catches up with the store now; it is called on doubt, before an answer that depends on being current. nil means
+	// that the view is from after the call, for what concerns the partition; the zero id means no partition in particular.
+	Refresh(ctx context.Context, partition tier.PartitionID) error
 	// ClusterID is the Kafka cluster's id, empty while unknown.
 	ClusterID() string
 }

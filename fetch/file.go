@@ -98,7 +98,7 @@ func (f *File) explain(ctx context.Context, err error) error {
 		return err
 	}
 	if !errors.Is(err, errGone) {
-		if refused := f.svc.cfg.Source.Refresh(ctx); refused != nil {
+		if refused := f.svc.cfg.Source.Refresh(ctx, f.seg.Partition); refused != nil {
 			return failure(NotReady, refused, "metadata could not be refreshed")
 		}
 		if p, ok := f.svc.cfg.Source.Snapshot().Partition(f.seg.Partition); ok && p.Readable(f.seg.ID) {

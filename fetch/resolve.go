@@ -79,7 +79,7 @@ func (st *Stream) renew() error {
 // refresh asks for newer metadata and takes it.
 func (st *Stream) refresh(ctx context.Context) error {
 	p := st.wait.begin(ctx)
-	err := st.wait.end(p, nil, st.svc.cfg.Source.Refresh(p))
+	err := st.wait.end(p, nil, st.svc.cfg.Source.Refresh(p, st.part.ID()))
 	if err != nil {
 		if kind := kindOf(err); kind == Canceled || kind == TimedOut {
 			return err

@@ -18,7 +18,8 @@ import (
 type Source interface {
 	Snapshot() *tier.Snapshot
 	Ready() error // nil once the metadata is complete
-	Refresh(ctx context.Context) error
+	// Refresh catches up now; nil means that the view is from after the call, for what concerns the partition.
+	Refresh(ctx context.Context, partition tier.PartitionID) error
 	ClusterID() string
 }
 

@@ -144,7 +144,7 @@ func (s *standSource) Ready() error {
 	defer s.mu.Unlock()
 	return s.ready
 }
-func (s *standSource) Refresh(context.Context) error {
+func (s *standSource) Refresh(context.Context, tier.PartitionID) error {
 	s.mu.Lock()
 	refresh := s.refresh
 	s.mu.Unlock()

@@ -46,9 +46,9 @@ func (l logBytes) LoadChunk(_ context.Context, off int64, dst []byte, _ cache.Ur
 // catalog is a tier as fetch's source.
 type catalog struct{ *tier.Tier }
 
-func (catalog) Ready() error                  { return nil }
-func (catalog) Refresh(context.Context) error { return nil }
-func (catalog) ClusterID() string             { return "test" }
+func (catalog) Ready() error                                    { return nil }
+func (catalog) Refresh(context.Context, tier.PartitionID) error { return nil }
+func (catalog) ClusterID() string                               { return "test" }
 
 // realRig is a data plane over the real fetch and cache, and logs in memory.
 type realRig struct {

@@ -70,7 +70,7 @@ func (v *verification) deep(ctx context.Context, segments []*tier.Segment) error
 
 // stillThere drops the findings of a segment whose deletion began while it was read.
 func (v *verification) stillThere(ctx context.Context, c *contentCheck) error {
-	if err := v.cfg.Metadata.Refresh(ctx); err != nil {
+	if err := v.cfg.Metadata.Refresh(ctx, c.seg.Partition); err != nil {
 		return err
 	}
 	p, _ := v.cfg.Metadata.Snapshot().Partition(c.seg.Partition)

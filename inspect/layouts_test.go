@@ -19,7 +19,7 @@ import (
 // frozen is metadata that does not change.
 type frozen struct{ *tier.Tier }
 
-func (frozen) Refresh(context.Context) error { return nil }
+func (frozen) Refresh(context.Context, tier.PartitionID) error { return nil }
 
 // thaw puts a fixture's objects into a folder and replays its metadata topic.
 func thaw(t *testing.T, f *clusterfixture.Fixture) (metadata frozen, store *rangeio.Client, dir string) {

@@ -16,7 +16,7 @@ import (
 // Metadata is where a verification learns what should exist; catalog.Source is one.
 type Metadata interface {
 	Snapshot() *tier.Snapshot
-	Refresh(ctx context.Context) error
+	Refresh(ctx context.Context, partition tier.PartitionID) error
 }
 
 // Layout is what inspection needs of a layout.
@@ -165,7 +165,7 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 			return v.summary, err
 		}
 	}
-	if err := cfg.Metadata.Refresh(ctx); err != nil {
+	if err := cfg.Metadata.Refresh(ctx, tier.PartitionID{}); err != nil {
 		return v.summary, err
 	}
 	after := cfg.Metadata.Snapshot()

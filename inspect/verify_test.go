@@ -167,7 +167,7 @@ func TestWhatIsUnderWayIsNoProblem(t *testing.T) {
 	}
 	os.Remove(s.file(s.layout.MetaKey(all[0])))
 	put("somebody/elses/object")
-	if err := s.reader.Refresh(t.Context()); err != nil {
+	if err := s.reader.Refresh(t.Context(), tier.PartitionID{}); err != nil {
 		t.Fatal(err)
 	}
 	findings, summary := s.verify(t, "", true)

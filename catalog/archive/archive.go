@@ -175,7 +175,7 @@ func grouped(n int64) string {
 // took. Then the view is as old as that and Refresh returns at once. Calls that come together share one listing; those
 // that come during one are answered by the next, or by this one if it finds nothing new. It never waits for the first
 // listing, but returns what Ready does.
-func (a *Archive) Refresh(ctx context.Context) error {
+func (a *Archive) Refresh(ctx context.Context, _ tier.PartitionID) error {
 	a.mu.Lock()
 	switch {
 	case !a.ready && !a.closed:

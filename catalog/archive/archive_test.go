@@ -95,7 +95,7 @@ func TestH6ArchiveIsNotReadyUntilItIsRead(t *testing.T) {
 	wantKind(t, a.Ready(), catalog.NotReady, "manifests")
 	<-two
 	wantKind(t, a.Ready(), catalog.NotReady, "read 2 of 3 manifests")
-	wantKind(t, a.Refresh(t.Context()), catalog.NotReady, "")
+	wantKind(t, a.Refresh(t.Context(), tier.PartitionID{}), catalog.NotReady, "")
 	if n := a.Snapshot().Segments(); n != 0 {
 		t.Errorf("%d segments are shown", n)
 	}
@@ -137,10 +137,10 @@ func TestH6StoreThatCannotBeListed(t *testing.T) {
 			b.Delete(t.Context(), key)
 		}
 		time.Sleep(time.Hour)
-		wantKind(t, a.Refresh(t.Context()), catalog.Unavailable, "holds no segment")
+		wantKind(t, a.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable, "holds no segment")
 		wantServed(t, a, 1, 2, 3)
 		a.Close()
-		wantKind(t, a.Refresh(t.Context()), catalog.Unavailable, "closed")
+		wantKind(t, a.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable, "closed")
 	})
 }
 
@@ -503,7 +503,7 @@ func TestRefreshIsRationed(t *testing.T) {
 		}
 		refresh := func() {
 			t.Helper()
-			if err := a.Refresh(t.Context()); err != nil {
+			if err := a.Refresh(t.Context(), tier.PartitionID{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -527,7 +527,7 @@ func TestRefreshIsRationed(t *testing.T) {
 		}
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := a.Refresh(impatient); !errors.Is(err, context.DeadlineExceeded) {
+		if err := a.Refresh(impatient, tier.PartitionID{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		clients.Wait()
@@ -553,7 +553,7 @@ func TestRefreshIsRationed(t *testing.T) {
 		time.Sleep(time.Hour)
 		b.faults.Inject(faultstore.Rule{Op: faultstore.List, Times: 1, Fault: faultstore.Fault{Kind: rangeio.Unavailable}})
 		for range 3 {
-			wantKind(t, a.Refresh(t.Context()), catalog.Unavailable, "injected")
+			wantKind(t, a.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable, "injected")
 		}
 		if n := lists(); n != 7 {
 			t.Errorf("%d listings, want 7", n)

@@ -116,7 +116,7 @@ func TestKilledWriterLosesNoRecordedStep(t *testing.T) {
 			follower = openReader(t, path, ReaderOptions{})
 			must(t, follower.Ready())
 		} else {
-			must(t, follower.Refresh(t.Context()))
+			must(t, follower.Refresh(t.Context(), tier.PartitionID{}))
 		}
 		d := openWriter(t, path)
 		same(t, follower.Snapshot(), d.Snapshot())

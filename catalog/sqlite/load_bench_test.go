@@ -75,7 +75,7 @@ func BenchmarkIdlePoll(b *testing.B) {
 	}
 	defer r.Close()
 	for b.Loop() {
-		if err := r.Refresh(b.Context()); err != nil {
+		if err := r.Refresh(b.Context(), tier.PartitionID{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -120,7 +120,7 @@ func (r *Reader) Ready() error {
 
 // Refresh looks for something new now; when it returns nil, all that was committed before the call is in Snapshot. Calls
 // that wait together share one look.
-func (r *Reader) Refresh(ctx context.Context) error {
+func (r *Reader) Refresh(ctx context.Context, _ tier.PartitionID) error {
 	answer := make(chan error, 1)
 	r.mu.Lock()
 	if r.closed {

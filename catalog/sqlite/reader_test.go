@@ -25,19 +25,19 @@ func TestReaderWaitsForTheFile(t *testing.T) {
 	path := dbPath(t)
 	r := openReader(t, path, ReaderOptions{})
 	wantKind(t, r.Ready(), catalog.NotReady)
-	wantKind(t, r.Refresh(t.Context()), catalog.NotReady)
+	wantKind(t, r.Refresh(t.Context(), tier.PartitionID{}), catalog.NotReady)
 	if !strings.Contains(r.Ready().Error(), path) || r.ClusterID() != "" || r.Snapshot().Segments() != 0 {
 		t.Errorf("%v", r.Ready())
 	}
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644))
-	wantKind(t, r.Refresh(t.Context()), catalog.NotReady)
+	wantKind(t, r.Refresh(t.Context(), tier.PartitionID{}), catalog.NotReady)
 	must(t, os.Remove(path))
 
 	d := openWriter(t, path)
-	must(t, r.Refresh(t.Context()), r.Ready())
+	must(t, r.Refresh(t.Context(), tier.PartitionID{}), r.Ready())
 	must(t, d.ClaimCluster(t.Context(), "c1"))
 	finish(t, d, seg(1, 0, 99))
-	must(t, r.Refresh(t.Context()))
+	must(t, r.Refresh(t.Context(), tier.PartitionID{}))
 	same(t, r.Snapshot(), d.Snapshot())
 	if r.ClusterID() != "c1" {
 		t.Errorf("cluster %q", r.ClusterID())
@@ -53,7 +53,7 @@ func TestReaderFollowsEachStep(t *testing.T) {
 	check := func(errs ...error) {
 		t.Helper()
 		must(t, errs...)
-		must(t, r.Refresh(ctx))
+		must(t, r.Refresh(ctx, tier.PartitionID{}))
 		same(t, r.Snapshot(), d.Snapshot())
 	}
 	check(d.PutTopic(ctx, topicA, "orders"))
@@ -153,14 +153,14 @@ func TestReaderTakesUpAReplacedFile(t *testing.T) {
 
 	kept := r.Snapshot()
 	must(t, os.Remove(path))
-	wantKind(t, r.Refresh(t.Context()), catalog.NotReady)
+	wantKind(t, r.Refresh(t.Context(), tier.PartitionID{}), catalog.NotReady)
 	if r.Ready() != nil || r.Snapshot() != kept {
 		t.Error("what was read before is no longer served while the file is away")
 	}
 	for _, suffix := range []string{"-wal", "-shm"} {
 		os.Remove(path + suffix)
 	}
-	must(t, os.Rename(other, path), r.Refresh(t.Context()))
+	must(t, os.Rename(other, path), r.Refresh(t.Context(), tier.PartitionID{}))
 	same(t, r.Snapshot(), want)
 	if len(deleted) != 1 || deleted[0].ID != id(1) {
 		t.Errorf("told of %d deleted segments, want segment 1", len(deleted))
@@ -185,7 +185,7 @@ func TestReaderTakesUpARestoredFile(t *testing.T) {
 	for _, suffix := range []string{"-wal", "-shm"} {
 		os.Remove(path + suffix)
 	}
-	must(t, os.WriteFile(path+".new", backup, 0o644), os.Rename(path+".new", path), r.Refresh(t.Context()))
+	must(t, os.WriteFile(path+".new", backup, 0o644), os.Rename(path+".new", path), r.Refresh(t.Context(), tier.PartitionID{}))
 	p := view0(t, r.Snapshot())
 	if p.TieredEnd() != 100 || r.Snapshot().Segments() != 1 {
 		t.Errorf("end %d, want the backup's 100", p.TieredEnd())
@@ -201,7 +201,7 @@ func TestReaderHealsWhenTheFileDoes(t *testing.T) {
 	must(t, os.Remove(path))
 	d := openWriter(t, path)
 	finish(t, d, seg(1, 0, 99))
-	must(t, r.Refresh(t.Context()), r.Ready())
+	must(t, r.Refresh(t.Context(), tier.PartitionID{}), r.Ready())
 	if n := testutil.ToFloat64(r.metrics.polls.WithLabelValues("damaged")); n != 1 {
 		t.Errorf("%v damaged polls, want 1", n)
 	}
@@ -243,11 +243,11 @@ func TestRefreshOfAClosedReader(t *testing.T) {
 	r := openReader(t, path, ReaderOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Refresh(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := r.Refresh(ctx, tier.PartitionID{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	must(t, r.Close(), r.Close())
-	wantKind(t, r.Refresh(t.Context()), catalog.Unavailable)
+	wantKind(t, r.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 	r.Snapshot()
 }
 
@@ -268,7 +268,7 @@ func TestConcurrentRefresh(t *testing.T) {
 				default:
 				}
 				committed := view0(t, d.Snapshot()).TieredEnd()
-				if err := r.Refresh(t.Context()); err != nil {
+				if err := r.Refresh(t.Context(), tier.PartitionID{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -294,7 +294,7 @@ func TestReaderMetrics(t *testing.T) {
 	r := openReader(t, path, ReaderOptions{Registerer: reg})
 	// Somebody's tool has made a hole of nothing: it is left out and counted.
 	runSQL(t, path, "INSERT INTO holes VALUES ('"+topicA.String()+"', 0, 5, 5, 'by hand', 3); UPDATE sequence SET last_change = 3")
-	must(t, r.Refresh(t.Context()))
+	must(t, r.Refresh(t.Context(), tier.PartitionID{}))
 	want := `
 # HELP coldtap_catalog_full_loads_total How often all metadata was read: once at the start, and when the store was replaced by another or an older one.
 # TYPE coldtap_catalog_full_loads_total counter

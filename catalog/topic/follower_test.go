@@ -209,14 +209,14 @@ func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
 	f := s.open(t, Options{Cluster: c})
 	until(t, f, func() bool { return f.Status().Trouble != nil })
 	wantKind(t, f.Ready(), catalog.NotReady)
-	wantKind(t, f.Refresh(t.Context()), catalog.NotReady)
+	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.NotReady)
 	if n := f.Snapshot().Segments(); n != 0 {
 		t.Errorf("%d segments", n)
 	}
 	s.fail(kmsg.Fetch.Int16(), false)
 	until(t, f, func() bool { return f.Snapshot().Segments() == 1 })
 	wantKind(t, f.Ready(), catalog.NotReady)
-	wantKind(t, f.Refresh(t.Context()), catalog.Unavailable)
+	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 	c.mu.Lock()
 	c.away = nil
 	c.mu.Unlock()
@@ -241,7 +241,7 @@ func TestBrokersAwayAndBack(t *testing.T) {
 	until(t, f, func() bool { return f.Status().Trouble != nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error)
-	go func() { asked <- f.Refresh(ctx) }()
+	go func() { asked <- f.Refresh(ctx, tier.PartitionID{}) }()
 	cancel()
 	wantKind(t, <-asked, catalog.Unavailable)
 	if err := f.Ready(); err != nil || f.Snapshot().Segments() != 1 {
@@ -428,7 +428,7 @@ func TestRefreshTogether(t *testing.T) {
 			of := tier.PartitionID{Topic: ordersID, Partition: int32(n)}
 			for i := range byte(5) {
 				s.write(t, 4, finished(10*n+i, of, int64(i)*100, int64(i)*100+99)...)
-				if err := f.Refresh(t.Context()); err != nil {
+				if err := f.Refresh(t.Context(), tier.PartitionID{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -442,7 +442,7 @@ func TestRefreshTogether(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, f.Refresh(t.Context()), catalog.Unavailable)
+	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 }
 
 // TestRecordsOutOfPlaceCount: a record in another metadata partition than the mapping says is used and counted.

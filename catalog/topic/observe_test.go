@@ -208,5 +208,5 @@ func TestFollowsALiveCluster(t *testing.T) {
 		t.Errorf("%+v after the log start moved", p.Bounds())
 	}
 	s.fail(kmsg.Metadata.Int16(), true)
-	wantKind(t, f.Refresh(t.Context()), catalog.Unavailable)
+	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"coldtap/tier"
 )
 
 // refresh collects those who wait for a newer view: calls that wait together share one look.
@@ -58,7 +60,7 @@ func (r *refresh) close() bool {
 // Refresh catches up with the topic's ends and the cluster's bounds as they are now; when it returns nil, all that the
 // cluster held before the call is in Snapshot. Errors are *catalog.Error, of kind NotReady while the first replay runs
 // and else Unavailable. It takes at most 5 s while brokers are away.
-func (f *Follower) Refresh(ctx context.Context) error {
+func (f *Follower) Refresh(ctx context.Context, partition tier.PartitionID) error {
 	answer, err := f.refresh.join()
 	if err != nil {
 		return unavailable(err)

@@ -224,7 +224,7 @@ func until(t testing.TB, f *Follower, so func() bool) {
 
 func refreshed(t testing.TB, f *Follower) *tier.Snapshot {
 	t.Helper()
-	if err := f.Refresh(t.Context()); err != nil {
+	if err := f.Refresh(t.Context(), tier.PartitionID{}); err != nil {
 		t.Fatal(err)
 	}
 	return f.Snapshot()

@@ -212,7 +212,7 @@ type source struct {
 	clusterID string
 }
 
-func (s source) Snapshot() *tier.Snapshot      { return s.snapshot() }
-func (s source) Ready() error                  { return nil }
-func (s source) Refresh(context.Context) error { return nil }
-func (s source) ClusterID() string             { return s.clusterID }
+func (s source) Snapshot() *tier.Snapshot                        { return s.snapshot() }
+func (s source) Ready() error                                    { return nil }
+func (s source) Refresh(context.Context, tier.PartitionID) error { return nil }
+func (s source) ClusterID() string                               { return s.clusterID }
