@@ -72,15 +72,18 @@ const staleAfter = 10 * time.Second
 // Status tells since when the cluster has not been heard of, and why.
 func (m *live) Status() string {
 	s := m.Follower.Status()
-	now := time.Now()
 	oldest, what := s.AsOf, "metadata topic"
 	if s.ClusterAt.Before(oldest) {
 		oldest, what = s.ClusterAt, "bounds"
 	}
-	if now.Sub(oldest) < staleAfter {
+	age := time.Since(oldest)
+	if age < staleAfter {
 		return ""
 	}
-	text := fmt.Sprintf("metadata as of %s ago (%s)", now.Sub(oldest).Round(time.Second), what)
+	text := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
+	if oldest.IsZero() {
+		text = "the end of the metadata topic was not seen since it was followed (" + what + ")"
+	}
 	if err := errors.Join(s.Trouble, m.cluster.LastError()); err != nil {
 		text += ": " + err.Error()
 	}

@@ -86,11 +86,17 @@ func ready(ctx context.Context, cfg config.Config, m metadata) error {
 }
 
 // withSnapshotCopy gives a configuration whose catalog starts from a copy of its snapshot file, so that looking at a tier
-// changes nothing of what a server uses. end removes the copy.
+// changes nothing of what a server uses. A file that is not there, or that only the server may read, costs a start from
+// nothing. end removes the copy.
 func withSnapshotCopy(cfg config.Config) (config.Config, func(), error) {
-	file := &cfg.Metadata.Kafka.Snapshot
-	if cfg.Metadata.Kind == "archive" {
+	var file *string
+	switch cfg.Metadata.Kind {
+	case "kafka":
+		file = &cfg.Metadata.Kafka.Snapshot
+	case "archive":
 		file = &cfg.Metadata.Archive.Snapshot
+	default:
+		return cfg, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "coldtap-inspect-")
 	if err != nil {
@@ -99,7 +105,7 @@ func withSnapshotCopy(cfg config.Config) (config.Config, func(), error) {
 	end := func() { os.RemoveAll(dir) }
 	copied := filepath.Join(dir, "snapshot")
 	if *file != "" {
-		if err := copyFile(copied, *file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := copyFile(copied, *file); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			end()
 			return cfg, nil, err
 		}

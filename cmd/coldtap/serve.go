@@ -28,7 +28,7 @@ func runServe(ctx context.Context, env environment, args []string) error {
 	if done || err != nil {
 		return err
 	}
-	cfg.SetMemoryLimit()
+	cfg.SetMemoryLimit(0)
 	s, err := newServer(ctx, cfg, manifestProgress(env, log), log)
 	if err != nil {
 		return err

@@ -122,6 +122,9 @@ func newServer(ctx context.Context, cfg config.Config, progress func(done, all i
 	return s, nil
 }
 
+// memoryLook is how often the heap's limit follows the number of live segments.
+const memoryLook = 10 * time.Second
+
 // lookAhead is how many chunks of an answer may be pinned before the status line to learn its length.
 const lookAhead = 2
 
@@ -142,10 +145,18 @@ func (s *server) run(ctx context.Context, drain time.Duration) error {
 	go func() { failed <- s.gateway.Serve(s.data) }()
 	s.log.Info("serving", "listen", s.data.Addr().String(), "admin", s.adminListener.Addr().String(),
 		"store", s.store.String(), "chunk_memory", s.cfg.Cache.Memory.String(), "chunk", s.cfg.Cache.Chunk.String())
+	look := time.NewTicker(memoryLook)
+	defer look.Stop()
 	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case err = <-failed:
+			running = false
+		case <-look.C:
+			s.cfg.SetMemoryLimit(s.catalog.Snapshot().Segments())
+		}
 	}
 	s.log.Info("draining", "limit", drain.String())
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)

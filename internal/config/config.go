@@ -6,6 +6,7 @@
 package config
 
 import (
+	"math"
 	"runtime/debug"
 	"time"
 )
@@ -252,15 +253,17 @@ func Default() Config {
 // that the collector has not reached yet.
 const headroom = 192 << 20
 
-// SetMemoryLimit gives the Go runtime a soft limit for the heap, so that garbage does not double what decoding and
-// indexes are allowed to hold. The chunk arena is mapped outside the Go heap and does not count. GOMEMLIMIT, when set
-// by the operator, wins.
-func (c *Config) SetMemoryLimit() {
-	if debug.SetMemoryLimit(-1) != defaultMemoryLimit {
-		return
-	}
-	debug.SetMemoryLimit(int64(c.Cache.IndexMemory+c.Limits.DecodeMemory) + headroom)
-}
+// segmentMemory is what a live segment takes of the heap, in bytes.
+const segmentMemory = 300
 
-// defaultMemoryLimit is what the runtime reports while nobody has set a limit (math.MaxInt64).
-const defaultMemoryLimit = 1<<63 - 1
+// operatorsLimit is GOMEMLIMIT's, math.MaxInt64 when it is not set.
+var operatorsLimit = debug.SetMemoryLimit(-1)
+
+// SetMemoryLimit gives the Go runtime a soft limit for the heap, so that garbage does not double what decoding, indexes and
+// the metadata of so many live segments hold. The chunk arena is mapped outside the Go heap and does not count. GOMEMLIMIT,
+// when set by the operator, wins.
+func (c *Config) SetMemoryLimit(segments int) {
+	if operatorsLimit == math.MaxInt64 {
+		debug.SetMemoryLimit(int64(c.Cache.IndexMemory+c.Limits.DecodeMemory) + segmentMemory*int64(segments) + headroom)
+	}
+}

@@ -90,6 +90,8 @@ func TestProblemsAreAllReported(t *testing.T) {
 		{"password without a mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {password: x}}}\nlayout: {kind: local}\n", []string{"metadata.kafka.sasl.mechanism: is required"}},
 		{"mechanism without a name and a password", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: PLAIN}}}\nlayout: {kind: local}\n", []string{"username: is required for PLAIN", "either password or password_file"}},
 		{"no token", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: OAUTHBEARER}}}\nlayout: {kind: local}\n", []string{"either token or token_file"}},
+		{"a token beside a password", valid + "metadata: {kind: kafka, kafka: {bootstrap: [\":\"], sasl: {mechanism: PLAIN, username: u, password: p, token: t}}}\nlayout: {kind: local}\n", []string{`":" is not host:port`, "is for OAUTHBEARER, not for PLAIN"}},
+		{"a name beside a token", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: OAUTHBEARER, username: u, token: t}}}\nlayout: {kind: local}\n", []string{"username: is not for OAUTHBEARER"}},
 		{"unknown mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: GSSAPI}}}\nlayout: {kind: local}\n", []string{`"GSSAPI" is not one of PLAIN`}},
 		{"key without a file", valid + "layout: {kind: aiven, aiven: {encryption_keys: [{id: k1}]}}\nmetadata: {kind: archive}\n", []string{"entry 1 needs id and private_key_file"}},
 		{"unbuilt feature", valid + "cache: {disk: {path: /ssd, size: 1GiB}}\n", []string{"cache.disk.path: is not in this version"}},

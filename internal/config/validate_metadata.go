@@ -51,7 +51,7 @@ func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 		bad("metadata.kafka.bootstrap", "is required: host:port of at least one broker")
 	}
 	for _, addr := range k.Bootstrap {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
 			bad("metadata.kafka.bootstrap", "%q is not host:port", addr)
 		}
 	}
@@ -74,9 +74,15 @@ func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 		if (s.Password == "") == (s.PasswordFile == "") {
 			bad("metadata.kafka.sasl", "%s takes either password or password_file", s.Mechanism)
 		}
+		if s.Token != "" || s.TokenFile != "" {
+			bad("metadata.kafka.sasl.token", "is for OAUTHBEARER, not for %s", s.Mechanism)
+		}
 	case "OAUTHBEARER":
 		if (s.Token == "") == (s.TokenFile == "") {
 			bad("metadata.kafka.sasl", "OAUTHBEARER takes either token or token_file")
+		}
+		if s.Username != "" || s.Password != "" || s.PasswordFile != "" {
+			bad("metadata.kafka.sasl.username", "is not for OAUTHBEARER, which takes a token only")
 		}
 	default:
 		bad("metadata.kafka.sasl.mechanism", "%q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
