@@ -8,14 +8,14 @@ FUZZTIME ?= 10s
 export CGO_ENABLED = 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build help demo test race lint fuzz bench cover clean
+.PHONY: build help demo test race lint fuzz bench e2e cover clean
 .DEFAULT_GOAL := build
 
 build: ## build the binary into bin/
 	$(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/coldtap
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build ## serve a sample of real Kafka segments on 127.0.0.1:8080
 	$(BIN) demo
@@ -28,14 +28,17 @@ race: ## run the concurrent rooms' tests under the race detector
 
 lint: ## gofmt, vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) vet ./... && $(GO) vet -tags e2e ./e2e
+	$(GO) run $(STATICCHECK) ./... && $(GO) run $(STATICCHECK) -tags e2e ./e2e
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	.ci/fuzz $(FUZZTIME)
 
 bench: build ## print the figures of docs/benchmarks.md, measured in one run
 	$(BIN) bench
+
+e2e: ## read beside a real three-broker Kafka and compare with its stock clients (JDK 17, Maven)
+	$(GO) test -tags e2e -count=1 -timeout 10m -v ./e2e
 
 cover: ## show what tests don't reach
 	$(GO) test -coverprofile=cover.out -coverpkg=./... ./... && $(GO) tool cover -func=cover.out | tail -n 1 && $(GO) tool cover -html=cover.out -o cover.html
