@@ -31,7 +31,7 @@ type SegmentUpdated struct {
 type SegmentLoaded struct{ Segment Segment }
 
 // SegmentRestored puts a segment back exactly where a snapshot of this model had it: no transition is checked, and which
-// of several segments look-ups prefer is told instead of following from the order. Shadowed is what Partition.Shadowed gave.
+// of several segments look-ups prefer is told instead of following from the order. Shadowed is what Partition.Shadowed gave, ascending.
 type SegmentRestored struct {
 	Segment  Segment
 	Shadowed []int32

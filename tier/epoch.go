@@ -33,6 +33,11 @@ type epochIndex struct {
 	longest    int64       // no slot here is longer: bounds the walk back; never lowered
 }
 
+func newEpochIndex(generation uint64, epoch int32) *epochIndex {
+	end := func(e slot) int64 { return e.segment.EndOffset }
+	return &epochIndex{generation: generation, epoch: epoch, highest: -1, mapped: shelf[slot]{reach: end}, shadow: shelf[slot]{reach: end}}
+}
+
 func (x *epochIndex) isEmpty() bool { return x.mapped.size == 0 && x.shadow.size == 0 }
 
 func atStart(start int64) func(*slot) bool {
@@ -116,7 +121,7 @@ func (x *epochIndex) find(offset int64, usable func(*Segment) bool) (*Segment, b
 func (x *epochIndex) reaching(offset int64) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
 		for _, s := range []*shelf[slot]{&x.mapped, &x.shadow} {
-			for e := range s.downFrom(s.seek(afterStart(offset))) {
+			for e := range s.downReaching(s.seek(afterStart(offset)), offset) {
 				if offset-e.start > x.longest {
 					break
 				}
@@ -170,20 +175,16 @@ func (x *epochIndex) lowest() (start int64, slots []slot) {
 	return start, slots
 }
 
-// closest gives the segment with the greatest end below limit, among those whose last epoch this is.
-func (x *epochIndex) closest(limit int64, usable func(*Segment) bool) (best *Segment) {
+// endsBelow says that a segment whose last epoch this is ends below limit.
+func (x *epochIndex) endsBelow(limit int64) bool {
 	for _, s := range []*shelf[slot]{&x.mapped, &x.shadow} {
 		for e := range s.downFrom(s.seek(atStart(limit))) {
-			if best != nil && best.EndOffset-e.start >= x.longest {
-				break
-			}
-			if end := e.segment.EndOffset; end < limit && (best == nil || end > best.EndOffset) &&
-				e.segment.lastEpoch() == x.epoch && usable(e.segment) {
-				best = e.segment
+			if e.segment.EndOffset < limit && e.segment.lastEpoch() == x.epoch {
+				return true
 			}
 		}
 	}
-	return best
+	return false
 }
 
 // epochs is a partition's indexes, ascending by epoch.
@@ -204,11 +205,24 @@ func (x epochs) search(epoch int32) (int, bool) {
 func (x *epochs) edit(generation uint64, epoch int32) *epochIndex {
 	i, ok := x.search(epoch)
 	if !ok {
-		*x = slices.Insert(*x, i, &epochIndex{generation: generation, epoch: epoch, highest: -1})
+		*x = slices.Insert(*x, i, newEpochIndex(generation, epoch))
 	} else if (*x)[i].generation != generation {
 		own := *(*x)[i]
 		own.generation = generation
 		(*x)[i] = &own
 	}
 	return (*x)[i]
+}
+
+// admit makes the indexes that a segment needs, many at once: one by one, each would move all above it.
+func (x *epochs) admit(generation uint64, s *Segment) {
+	before := len(*x)
+	for r := range s.stretches {
+		if _, ok := (*x)[:before].search(r.epoch); !ok {
+			*x = append(*x, newEpochIndex(generation, r.epoch))
+		}
+	}
+	if len(*x) > before {
+		slices.SortFunc(*x, func(a, b *epochIndex) int { return cmp.Compare(a.epoch, b.epoch) })
+	}
 }

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -29,7 +30,10 @@ func known(epochs []segment.EpochStart) lineage {
 // whatever becomes of its own end, since replicas that share a record of an epoch share all before it. Where an epoch's
 // first segment starts with it, the predecessor is the segment that ends just before; when there is none (a gap), the one
 // with the greatest (last epoch, end offset) below.
-func derive(top lineage, finished epochs) lineage {
+//
+// It takes time in proportion to the epochs and segments, whatever they are: the chain goes strictly down, and what
+// adjacent passes over it never sees again.
+func derive(top lineage, finished epochs, byEnd *shelf[*Segment]) lineage {
 	var down lineage // descending
 	var at segment.EpochStart
 	if len(top) > 0 {
@@ -55,7 +59,7 @@ func derive(top lineage, finished epochs) lineage {
 		}
 		down = append(down, at)
 		if !ok {
-			if below, ok = adjacent(at, finished); !ok {
+			if below, ok = adjacent(at, finished, byEnd); !ok {
 				break
 			}
 		}
@@ -72,32 +76,30 @@ func derive(top lineage, finished epochs) lineage {
 // predecessor is the epoch that segments hold just before epoch, of which they are known to hold the start.
 func predecessor(epoch int32, slots []slot) (below int32, ok bool) {
 	for _, e := range slots {
-		for r := range e.segment.stretches {
-			if r.epoch >= epoch {
-				break
-			}
-			below, ok = max(below, r.epoch), true
+		if before, has := e.segment.before(epoch); has {
+			below, ok = max(below, before), true
 		}
 	}
 	return below, ok
 }
 
 // adjacent is the last epoch of the segment that comes before at.
-func adjacent(at segment.EpochStart, finished epochs) (below int32, ok bool) {
+func adjacent(at segment.EpochStart, finished epochs, byEnd *shelf[*Segment]) (below int32, ok bool) {
+	for s := range byEnd.downFrom(byEnd.seek(func(s **Segment) bool {
+		return cmp.Or(cmp.Compare((*s).EndOffset, at.StartOffset-1), cmp.Compare((*s).lastEpoch(), at.Epoch)) < 0
+	})) {
+		if s.EndOffset == at.StartOffset-1 {
+			return s.lastEpoch(), true
+		}
+		break
+	}
 	i, _ := finished.search(at.Epoch)
 	for i--; i >= 0; i-- {
-		s := finished[i].closest(at.StartOffset, func(*Segment) bool { return true })
-		if s == nil {
-			continue
-		}
-		if s.EndOffset == at.StartOffset-1 {
+		if finished[i].endsBelow(at.StartOffset) {
 			return finished[i].epoch, true
 		}
-		if !ok {
-			below, ok = finished[i].epoch, true
-		}
 	}
-	return below, ok
+	return -1, false
 }
 
 // at gives the index of the epoch that offset belongs to, -1 below the first.
@@ -120,30 +122,24 @@ func (l lineage) holds(s *Segment) bool {
 	if len(l) == 0 {
 		return false
 	}
-	seen := false
-	next := segment.EpochStart{Epoch: -1} // what the lineage says must follow
+	i := -1 // the epoch of the lineage that the stretch at hand is of
 	for r := range s.stretches {
-		if !seen && r.epoch < l[0].Epoch {
-			continue
-		}
-		i := l.index(r.epoch)
 		switch {
+		case i < 0 && r.epoch < l[0].Epoch:
+			continue
 		case i < 0:
-			return false
-		case !seen && i > 0 && r.start < l[i].StartOffset:
-			return false
-		case seen && (segment.EpochStart{Epoch: r.epoch, StartOffset: r.start}) != next:
-			return false
-		}
-		seen = true
-		if i+1 < len(l) {
-			next = l[i+1]
-			if r.end == s.EndOffset && s.EndOffset >= next.StartOffset {
+			if i = l.index(r.epoch); i < 0 || i > 0 && r.start < l[i].StartOffset {
 				return false
 			}
-		} else {
-			next = segment.EpochStart{Epoch: -1}
+		default:
+			// The lineage goes on as the segment does.
+			if i++; i == len(l) || l[i] != (segment.EpochStart{Epoch: r.epoch, StartOffset: r.start}) {
+				return false
+			}
+		}
+		if r.end == s.EndOffset && i+1 < len(l) && s.EndOffset >= l[i+1].StartOffset {
+			return false
 		}
 	}
-	return seen
+	return i >= 0
 }

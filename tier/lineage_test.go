@@ -147,3 +147,12 @@ func TestLineageIsFollowedWhenItChanges(t *testing.T) {
 	tr.Apply(finished(seg(3, 100, 149, 2, 100))...)
 	wantAt(t, partition(t, tr), map[int64]uint64{120: 3, 150: 0})
 }
+
+// The brokers' bounds move each second, which says nothing new of the lineage: it is not derived again.
+func TestBoundsAloneLeaveTheLineageAlone(t *testing.T) {
+	tr := build(t, finished(flapping(1, 0, 0, 2000)))
+	start := int64(0)
+	if n := testing.AllocsPerRun(20, func() { start++; tr.Apply(startIs(start)) }); n > 50 {
+		t.Errorf("%v allocations for new bounds of a partition of 2,000 epochs", n)
+	}
+}

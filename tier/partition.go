@@ -3,7 +3,6 @@ package tier
 import (
 	"bytes"
 	"cmp"
-	"math"
 	"slices"
 
 	"coldtap/segment"
@@ -28,7 +27,9 @@ type Partition struct {
 	holes     holes
 	byBase    shelf[*Segment] // by base offset, end offset, id: every state
 	byID      shelf[*Segment]
+	byEnd     shelf[*Segment] // the finished ones, by end offset, last epoch, id
 	finished  epochs
+	unsettled bool // told or finished changed since settle
 
 	// What settle computes of the above.
 	lineage   lineage
@@ -45,6 +46,43 @@ func (p *Partition) Bounds() Bounds {
 	b := p.bounds
 	b.Start = p.start
 	return b
+}
+
+// StartTold says that Bounds().Start was told, and is not what the segments that are left begin with. A told start only
+// moves up: what is below it stays unreadable.
+func (p *Partition) StartTold() bool { return p.bounds.Start >= 0 }
+
+// Leaving says whether offset lies where deletes eat up the tier from its start: no readable segment holds it or anything
+// between the start and it, one in DELETE_SEGMENT_STARTED does, which nothing makes readable again, and there is something
+// readable behind. to is where that ends: the first offset that a readable segment holds, or that no such delete does.
+//
+// Brokers raise the log start before they publish the deletes of retention, and what they delete is always the first of
+// the lineage, up to some segment (RemoteLogManager's expiration task). So the start that was told is late, or the topic
+// is going as a whole. A delete with something readable below it is no retention, and says nothing.
+func (p *Partition) Leaving(offset int64) (to int64, ok bool) {
+	if offset < p.start || len(p.lineage) == 0 {
+		return 0, false
+	}
+	to = offset
+	for s := range p.byBase.all() {
+		switch {
+		case s.EndOffset < p.start:
+		case p.readable(s):
+			if s.firstReadable() <= offset {
+				return 0, false
+			}
+			return min(to, s.firstReadable()), to > offset
+		case s.State == DeleteStarted && s.BaseOffset <= to && p.inherits(s):
+			to = max(to, s.EndOffset+1)
+		}
+	}
+	return 0, false
+}
+
+// inherits says that no record of a segment contradicts the lineage. A segment may lie wholly before the lineage, which
+// follows from what is finished and is trimmed to the log start where it was told.
+func (p *Partition) inherits(s *Segment) bool {
+	return s.lastEpoch() < p.lineage[0].Epoch || p.lineage.holds(s)
 }
 
 // TieredEnd is the offset behind the last readable segment; it equals Bounds().Start when nothing is tiered. Gaps below
@@ -241,6 +279,13 @@ func (p *Partition) basePlace(k *Segment) place {
 	})
 }
 
+func (p *Partition) endPlace(k *Segment) place {
+	return p.byEnd.seek(func(s **Segment) bool {
+		return cmp.Or(cmp.Compare((*s).EndOffset, k.EndOffset), cmp.Compare((*s).lastEpoch(), k.lastEpoch()),
+			bytes.Compare((*s).ID[:], k.ID[:])) < 0
+	})
+}
+
 // put enters a segment, or replaces the one that has its id, which it gives. Look-ups don't find it yet.
 func (p *Partition) put(s *Segment) (old *Segment) {
 	at := p.idPlace(s.ID)
@@ -269,19 +314,29 @@ func (p *Partition) finish(s *Segment) {
 	if s.State != CopyFinished {
 		return
 	}
+	p.admit(s)
 	for r := range s.stretches {
 		p.finished.edit(p.generation, r.epoch).finish(p.generation, s, r)
 	}
 }
 
-// restoreFinished is finish that files a segment behind all others under the shadowed epochs, and drives none out.
+// restoreFinished is finish that files a segment behind all others under the shadowed epochs (ascending), and drives none out.
 func (p *Partition) restoreFinished(s *Segment, shadowed []int32) {
 	if s.State != CopyFinished {
 		return
 	}
+	p.admit(s)
 	for r := range s.stretches {
-		p.finished.edit(p.generation, r.epoch).restore(p.generation, slot{r.start, s}, r, slices.Contains(shadowed, r.epoch))
+		_, hidden := slices.BinarySearch(shadowed, r.epoch)
+		p.finished.edit(p.generation, r.epoch).restore(p.generation, slot{r.start, s}, r, hidden)
 	}
+}
+
+// admit prepares the indexes for a segment that becomes readable.
+func (p *Partition) admit(s *Segment) {
+	p.unsettled = true
+	p.finished.admit(p.generation, s)
+	p.byEnd.insert(p.generation, p.endPlace(s), s)
 }
 
 // drop forgets a segment that is there.
@@ -295,6 +350,8 @@ func (p *Partition) withdraw(s *Segment) {
 	if s.State != CopyFinished {
 		return
 	}
+	p.unsettled = true
+	p.byEnd.remove(p.generation, p.endPlace(s))
 	for r := range s.stretches {
 		p.finished.edit(p.generation, r.epoch).withdraw(p.generation, s, r)
 	}
@@ -302,8 +359,11 @@ func (p *Partition) withdraw(s *Segment) {
 
 // settle computes what follows from the segments, once a change is complete: the lineage, the start and the end.
 func (p *Partition) settle() {
-	if l := derive(p.told, p.finished); !slices.Equal(l, p.lineage) {
-		p.lineage = l
+	if p.unsettled {
+		p.unsettled = false
+		if l := derive(p.told, p.finished, &p.byEnd); !slices.Equal(l, p.lineage) {
+			p.lineage = l
+		}
 	}
 	p.start = p.bounds.Start
 	if p.start < 0 {
@@ -316,13 +376,8 @@ func (p *Partition) settle() {
 		}
 	}
 	p.tieredEnd = p.start
-	// A segment in the lineage ends before the next epoch of the lineage starts: the highest epoch that has one has the end.
-	for _, e := range slices.Backward(p.lineage) {
-		x := p.finished.get(e.Epoch)
-		if x == nil {
-			continue
-		}
-		if s := x.closest(math.MaxInt64, p.lineage.holds); s != nil {
+	for s := range p.byEnd.downFrom(place{leaf: len(p.byEnd.leaves)}) {
+		if p.lineage.holds(s) {
 			p.tieredEnd = max(p.tieredEnd, s.EndOffset+1)
 			break
 		}

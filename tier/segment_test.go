@@ -2,7 +2,10 @@ package tier
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
+
+	"coldtap/segment"
 	"unsafe"
 )
 
@@ -56,5 +59,47 @@ func TestValidateRefusesImpossibleSegments(t *testing.T) {
 func TestSegmentStaysInItsAllocationClass(t *testing.T) {
 	if size := unsafe.Sizeof(Segment{}); size > 160 {
 		t.Errorf("a Segment takes %d bytes: above 160 each live one costs another allocation class", size)
+	}
+}
+
+// What is computed in steps of a search is what a look at every stretch gives.
+func TestEpochsOfASegment(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for range 2000 {
+		s := Segment{BaseOffset: rng.Int64N(20), Size: 1}
+		s.EndOffset = s.BaseOffset + rng.Int64N(20)
+		at := rng.Int64N(25)
+		for e := int32(rng.IntN(3)); len(s.Epochs) == 0 || rng.IntN(6) > 0; e += 1 + int32(rng.IntN(2)) {
+			s.Epochs = append(s.Epochs, segment.EpochStart{Epoch: e, StartOffset: at})
+			at += rng.Int64N(8) * rng.Int64N(2)
+		}
+		if s.Validate() != nil {
+			continue
+		}
+		last, before := int32(-1), int32(-1)
+		for r := range s.stretches {
+			below, ok := s.before(r.epoch)
+			if ok != (before >= 0) || ok && below != before {
+				t.Fatalf("%+v: before epoch %d comes %d %t, want %d", s, r.epoch, below, ok, before)
+			}
+			if start, end, ok := s.EndOfEpoch(r.epoch); !ok || start != r.start || end != r.end {
+				t.Fatalf("%+v: epoch %d is at %d to %d %t, want %+v", s, r.epoch, start, end, ok, r)
+			}
+			last, before = r.epoch, r.epoch
+		}
+		if s.lastEpoch() != last {
+			t.Fatalf("%+v: the last epoch is %d, want %d", s, s.lastEpoch(), last)
+		}
+	}
+}
+
+func TestTooManyEpochs(t *testing.T) {
+	s := flapping(1, 0, 0, maxEpochs)
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	s = flapping(1, 0, 0, maxEpochs+1)
+	if rejected := New().Apply(added(s)...); len(rejected) != 1 || rejected[0].Reason != ReasonMalformed {
+		t.Errorf("rejected: %d", len(rejected))
 	}
 }

@@ -14,7 +14,14 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 		want  []int
 	}
 	var kept []version
-	var s shelf[int]
+	// Most reach a little further than they begin, some very far.
+	reach := func(v int) int64 {
+		if v%97 == 0 {
+			return int64(v + 2000)
+		}
+		return int64(v + v%7)
+	}
+	s := shelf[int]{reach: reach}
 	var want []int
 	for generation := uint64(1); generation <= 200; generation++ {
 		for range rng.IntN(40) {
@@ -56,7 +63,57 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 		if !slices.Equal(down, v.want[:cut]) {
 			t.Fatalf("version %d from %d downwards: %v", i, from, down)
 		}
+		limit := int64(from + rng.IntN(100))
+		short := func(v int) bool { return reach(v) < limit }
+		all := slices.DeleteFunc(slices.Clone(v.want[:cut]), short)
+		slices.Reverse(all)
+		if got := slices.DeleteFunc(slices.Collect(v.shelf.downReaching(p, limit)), short); !slices.Equal(got, all) {
+			t.Fatalf("version %d from %d downwards, reaching %d: %v, want %v", i, from, limit, got, all)
+		}
 	}
+}
+
+// One entry that reaches over all others does not make a search walk through them.
+func TestFarReachCostsOneLeaf(t *testing.T) {
+	s := shelf[int]{reach: func(v int) int64 {
+		if v == 5 {
+			return 1 << 40
+		}
+		return int64(v)
+	}}
+	const n = 100 * leafMax
+	for v := range n {
+		s.insert(1, s.seek(func(e *int) bool { return *e < v }), v)
+	}
+	seen := 0
+	for range s.downReaching(place{leaf: len(s.leaves)}, n) {
+		seen++
+	}
+	if seen > leafMax {
+		t.Errorf("%d of %d entries were looked at", seen, n)
+	}
+}
+
+// A leaf that takes its neighbour in reaches as far as that did.
+func TestReachOfMergedLeaves(t *testing.T) {
+	s := shelf[int]{reach: func(v int) int64 { return int64(v) }}
+	at := func(v int) place { return s.seek(func(e *int) bool { return *e < v }) }
+	for v := range 2 * leafMax {
+		s.insert(1, at(v), v)
+	}
+	const last = 2*leafMax - 1
+	for v := leafMax + 1; v < last; v++ {
+		s.remove(1, at(v))
+	}
+	for v := leafMax - 1; len(s.leaves) > 1; v-- {
+		s.remove(1, at(v))
+	}
+	for v := range s.downReaching(place{leaf: 1}, last) {
+		if v == last {
+			return
+		}
+	}
+	t.Error("the last entry is not found")
 }
 
 func TestShelfThatGrowsHasFullLeaves(t *testing.T) {

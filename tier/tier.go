@@ -103,7 +103,8 @@ func (t *Tier) apply(c Change) (reason string) {
 		if validateEpochs(c.Epochs) != nil {
 			return ReasonMalformed
 		}
-		t.edit(c.Partition).told = known(c.Epochs)
+		p := t.edit(c.Partition)
+		p.told, p.unsettled = known(c.Epochs), true
 	case HoleRecorded:
 		if c.Hole.From < 0 || c.Hole.To <= c.Hole.From {
 			return ReasonMalformed
