@@ -224,7 +224,7 @@ func TestH6OutOfRangeIsCertain(t *testing.T) {
 	want(t, "at the end", s.records(from(300)), nil, EndTier, 300)
 	s.refresh = nil
 	e := wantKind(t, "above the end", s.records(from(301)), OutOfRange)
-	if e.Bounds != (Bounds{Start: 0, LocalStart: -1, TieredEnd: 300, LastStable: -1}) {
+	if e.Bounds != (Bounds{Start: 0, LocalStart: -1, TieredEnd: 300, LastStable: -1, HighWatermark: -1}) {
 		t.Errorf("bounds %+v", e.Bounds)
 	}
 	s.refresh = func() error { s.add(stored{base: 300, end: 309, log: dense(300, 309, false)}); return nil }

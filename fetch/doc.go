@@ -18,7 +18,8 @@
 //     Records that a right checksum covers are as they were written, and no reason to read again.
 //   - A stream ends with a reason (EndReason) or with an error; it is never just short. Where it says how to go on, that
 //     offset is beyond everything seen, so the same request is never invited twice.
-//   - OutOfRange is said only when certain: metadata is loaded, and above the tiered end it was refreshed first.
+//   - OutOfRange is said only when certain: metadata is loaded, and it was refreshed first unless the offset lies below a
+//     start that was told, since starts only move up. So it was before a gap is reported.
 //   - read_committed ends where proof ends (EndUndecided).
 //   - Waiting order, so that the two memory bounds can't deadlock: one may wait for a chunk while holding decode memory,
 //     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk.

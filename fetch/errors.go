@@ -24,7 +24,7 @@ const (
 	Damaged        // the log contradicts its checksums or itself, or its transaction index does; or a batch is too large to be read here
 	Missing        // bytes are not there although the metadata says so
 	Busy           // reader queue full, or a memory bound reached
-	NotReady       // metadata still loading, or a needed refresh failed
+	NotReady       // metadata still loading, a needed refresh failed, or the brokers do not tell where the log ends
 	Unreachable    // store down, throttling, or too slow for a flight's own deadline
 	TimedOut       // Request.Timeout was used up and nothing had been handed out
 	Canceled       // the caller went away

@@ -72,7 +72,13 @@ func (r EndReason) String() string {
 
 // Bounds of the partition as the answer's headers show them; -1 = unknown. TieredEnd is exclusive.
 type Bounds struct {
-	Start, LocalStart, TieredEnd, LastStable int64
+	Start, LocalStart, TieredEnd, LastStable, HighWatermark int64
+}
+
+// Clustered says that brokers told something of the partition, not always all: some know no local start (ListOffsets
+// below version 8). What the tier does not have may be theirs.
+func (b *Bounds) Clustered() bool {
+	return b.LocalStart >= 0 || b.LastStable >= 0 || b.HighWatermark >= 0
 }
 
 // Stats counts what one answer took. Chunks that read-ahead brought count as in memory or joined, and their requests

@@ -43,7 +43,7 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 
 func boundsOf(p *tier.Partition) Bounds {
 	b := p.Bounds()
-	return Bounds{Start: b.Start, LocalStart: b.LocalStart, TieredEnd: p.TieredEnd(), LastStable: b.LastStable}
+	return Bounds{Start: b.Start, LocalStart: b.LocalStart, TieredEnd: p.TieredEnd(), LastStable: b.LastStable, HighWatermark: b.HighWatermark}
 }
 
 // resolve sets topic, partition and bounds.
@@ -92,16 +92,27 @@ func (st *Stream) refresh(ctx context.Context) error {
 // resolveStart turns the request's start into an offset, in st.next.
 func (st *Stream) resolveStart(ctx context.Context) error {
 	b, r := &st.bounds, &st.req
+	switch {
+	case r.Start == FromOffset && r.EndOffset >= 0 && r.EndOffset < r.Offset:
+		return failure(BadRequest, nil, "end offset %d is before offset %d", r.EndOffset, r.Offset)
+	case r.Start == FromTimestamp && r.EndTimestamp >= 0 && r.EndTimestamp < r.Timestamp:
+		return failure(BadRequest, nil, "end timestamp %d is before timestamp %d", r.EndTimestamp, r.Timestamp)
+	}
+	asked := b.Start < 0 || r.Start == FromEarliestLocal && b.LocalStart < 0 ||
+		r.Start == FromLatest && b.Clustered() && st.logEnd() < 0
+	if asked {
+		// It may be that it was not told yet.
+		if err := st.refresh(ctx); err != nil {
+			return err
+		}
+	}
 	if b.Start < 0 {
-		// Nothing was ever tiered, and nobody told the start.
+		// Nothing was ever tiered, and nobody tells the start.
 		b.Start, b.TieredEnd = 0, 0
 	}
 	switch r.Start {
 	case FromOffset:
 		st.next = r.Offset
-		if r.EndOffset >= 0 && r.EndOffset < r.Offset {
-			return failure(BadRequest, nil, "end offset %d is before offset %d", r.EndOffset, r.Offset)
-		}
 	case FromEarliest:
 		st.next = b.Start
 	case FromLatest:
@@ -111,39 +122,48 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 		}
 		st.next = b.TieredEnd
 	case FromEarliestLocal:
-		if b.LocalStart < 0 {
+		if b.LocalStart < 0 && b.Clustered() {
+			return failure(BadRequest, nil, "the earliest local offset is not known now: the brokers do not tell it")
+		} else if b.LocalStart < 0 {
 			return failure(BadRequest, nil, "the earliest local offset is not known without a cluster")
 		}
 		st.next = b.LocalStart
 	case FromTimestamp:
-		if r.EndTimestamp >= 0 && r.EndTimestamp < r.Timestamp {
-			return failure(BadRequest, nil, "end timestamp %d is before timestamp %d", r.EndTimestamp, r.Timestamp)
-		}
 		return st.startAtTime(ctx)
 	default:
 		return failure(BadRequest, nil, "unknown start")
 	}
-	if st.next > st.bounds.TieredEnd {
+	if st.next <= b.TieredEnd {
+		return nil
+	}
+	if !asked {
 		if err := st.refresh(ctx); err != nil {
 			return err
 		}
-		if b := st.part.Bounds(); b.LocalStart >= 0 && st.next <= b.HighWatermark {
-			return nil // the brokers have it: the answer ends with the tier
-		} else if st.next > st.bounds.TieredEnd {
-			return st.outOfRange()
-		}
 	}
-	return nil
+	return st.aboveTier()
+}
+
+// aboveTier says, in a view from after a refresh, what becomes of an offset above the tiered end: nil when the brokers have
+// it, where the answer ends with the tier.
+func (st *Stream) aboveTier() error {
+	b := &st.bounds
+	switch {
+	case st.next <= max(b.TieredEnd, b.HighWatermark, b.LastStable):
+		return nil
+	case b.Clustered() && b.HighWatermark < 0:
+		return failure(NotReady, nil, "where the log ends is not known now")
+	}
+	return st.outOfRange()
 }
 
 // logEnd is where the log ends for the stream's reader, as the brokers told: the last stable offset for read_committed,
 // else the high watermark; -1 without a cluster.
 func (st *Stream) logEnd() int64 {
-	b := st.part.Bounds()
 	if st.req.Isolation == ReadUncommitted {
-		return b.HighWatermark
+		return st.bounds.HighWatermark
 	}
-	return b.LastStable
+	return st.bounds.LastStable
 }
 
 // startAtTime resolves a start by timestamp.

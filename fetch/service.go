@@ -18,7 +18,8 @@ import (
 type Source interface {
 	Snapshot() *tier.Snapshot
 	Ready() error // nil once the metadata is complete
-	// Refresh catches up now; nil means that the view is from after the call, for what concerns the partition.
+	// Refresh catches up now; nil means that the view is from after the call, for what concerns the partition: what its
+	// bounds then don't tell, nobody does.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
 	ClusterID() string
 }

@@ -40,6 +40,7 @@ type state struct {
 	shown  Bounds // as they were at Open
 	start  int64
 	moves  int
+	ceded  bool // deletes have taken next from the tier, and the brokers still have it
 
 	// Locate and stream.
 	placed   bool                // cur stands in a segment
@@ -144,22 +145,37 @@ func (st *Stream) follow(ctx context.Context) error {
 	if err := st.renew(); err != nil {
 		return err
 	}
-	if st.next < st.bounds.Start {
+	st.rise()
+	seg, sure := st.sight()
+	if !sure {
+		if err := st.lookAgain(ctx); err != nil {
+			return err
+		}
+		st.yield()
+		st.rise()
+		seg, _ = st.sight()
+	}
+	switch {
+	case st.next < st.bounds.Start:
 		return st.outOfRange()
-	}
-	if st.next >= st.rangeEnd {
+	case st.next >= st.rangeEnd:
 		st.finish(EndRange)
-		return nil
-	}
-	if st.next >= st.bounds.TieredEnd {
+	case st.next >= st.bounds.TieredEnd:
+		if !sure {
+			if err := st.aboveTier(); err != nil {
+				return err
+			}
+		}
 		st.finish(EndTier)
-		return nil
-	}
-	seg, ok := st.part.Find(st.next)
-	if !ok {
+	case seg != nil:
+		return st.enter(ctx, seg, st.next)
+	case st.ceded:
+		st.finish(EndTier)
+	default:
+		st.placed = false // the metadata is as new as it gets
 		return st.uncovered()
 	}
-	return st.enter(ctx, seg, st.next)
+	return nil
 }
 
 // nextSegment leaves a segment whose log has been read.

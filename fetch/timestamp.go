@@ -41,7 +41,7 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 	view, hint := st.view, st.hintTime
 	st.view, st.hintTime = readOffset, ts
 	defer func() { st.view, st.hintTime = view, hint }()
-	for {
+	for asked := int64(-1); ; {
 		if err := st.renew(); err != nil {
 			return noOffset, st.fail(err)
 		}
@@ -55,6 +55,14 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 			return noOffset, nil
 		}
 		seg, ok := st.part.Find(st.next)
+		if !ok && asked != st.next {
+			asked = st.next
+			if err := st.lookAgain(ctx); err != nil {
+				return noOffset, st.fail(err)
+			}
+			st.next = max(st.next, st.bounds.Start)
+			continue
+		}
 		if !ok {
 			return noOffset, st.fail(st.uncovered())
 		}

@@ -128,7 +128,7 @@ func TestErrorsOfAReadAsTheClientSeesThem(t *testing.T) {
 		{&fetch.Error{Kind: fetch.PartitionUnknown}, 40402, ``, ""},
 		{&fetch.Error{Kind: fetch.SegmentUnknown}, 40404, ``, ""},
 		{&fetch.Error{Kind: fetch.BadRequest, Detail: "end before start"}, 42201, `end before start`, ""},
-		{&fetch.Error{Kind: fetch.OutOfRange, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 9}}, 41601,
+		{&fetch.Error{Kind: fetch.OutOfRange, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 9, LastStable: -1, HighWatermark: -1}}, 41601,
 			`,"log_start_offset":5,"local_log_start_offset":null,"tiered_end_offset":9}`, ""},
 		{&fetch.Error{Kind: fetch.Damaged, Segment: id, Position: 77}, 50002, `,"segment":"` + id.String() + `","position":77}`, ""},
 		{&fetch.Error{Kind: fetch.Missing, Segment: id}, 50201, `,"segment":"` + id.String() + `"`, ""},

@@ -12,7 +12,7 @@ import (
 func TestExplain(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.GetPrice, c.TransferPrice = 0.4, 2 })
 	id := segment.UUID{7}
-	r.fake.plan = &fetch.Plan{Topic: "orders", TopicID: id, Start: 12, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 40, LastStable: -1},
+	r.fake.plan = &fetch.Plan{Topic: "orders", TopicID: id, Start: 12, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 40, LastStable: -1, HighWatermark: -1},
 		Segments: []fetch.PlanSegment{
 			{Segment: &tier.Segment{ID: id, BaseOffset: 10, EndOffset: 19}, From: 100, To: 8192, Chunk: 4096, LastChunk: 1, InMemory: 1, Missing: 1, MissingBytes: 4096},
 			{Segment: &tier.Segment{ID: id, BaseOffset: 20, EndOffset: 39}, From: 0, To: 4000, Chunk: 4096, Missing: 1, MissingBytes: 1<<29 - 4096, MissingIndex: true},
@@ -31,7 +31,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("asked %+v", r.fake.asked)
 	}
 	free := newRig(t)
-	free.fake.plan = &fetch.Plan{Bounds: fetch.Bounds{Start: -1, TieredEnd: -1}}
+	free.fake.plan = &fetch.Plan{Bounds: fetch.Bounds{Start: -1, LocalStart: -1, TieredEnd: -1, LastStable: -1, HighWatermark: -1}}
 	if got := free.get(t, recordsPath+"?offset=5&explain=true"); got.StatusCode != 200 || got.body != `{"kind":"ReadPlan","topic":"","topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partition":3,"start_offset":0,`+
 		`"log_start_offset":null,"tiered_end_offset":null,"lane":"interactive","segments":[],"more_segments":false,"chunks":{"MEM":0,"MISS":0},"store_requests":0,"store_bytes":0,"estimated_cost":null}`+"\n" {
 		t.Errorf("%d %s", got.StatusCode, got.body)

@@ -160,7 +160,7 @@ func (s *fakeStream) Bounds() fetch.Bounds {
 	if s.bounds != (fetch.Bounds{}) {
 		return s.bounds
 	}
-	return fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 1000, LastStable: -1}
+	return fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 1000, LastStable: -1, HighWatermark: -1}
 }
 func (s *fakeStream) Stats() *fetch.Stats           { return &s.stats }
 func (s *fakeStream) Topic() (string, segment.UUID) { return "orders", segment.UUID{1} }

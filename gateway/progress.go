@@ -69,7 +69,8 @@ func (x *exchange) announceTrailers() {
 func (x *exchange) opened(st stream) {
 	x.openedAt = time.Now()
 	x.openedStore, x.openedIndex = st.Stats().Store, st.Stats().Index
-	x.clustered = st.Bounds().LocalStart >= 0
+	bounds := st.Bounds()
+	x.clustered = bounds.Clustered()
 }
 
 // setCost tells what the answer took so far: the time of each step (Server-Timing), where the chunks came from, and

@@ -136,16 +136,29 @@ func TestLanes(t *testing.T) {
 func TestBrokersHaveWhatFollows(t *testing.T) {
 	r := newRig(t)
 	r.records(fakeRecord{rec: record(10, "a")})
-	r.fake.bounds = fetch.Bounds{Start: 5, LocalStart: 8, TieredEnd: 11, LastStable: -1}
-	for accept, want := range map[string]string{
-		"application/json":     `"next_offset":11,"end":"tier","continue_at":"broker"}`,
-		"application/x-ndjson": `{"end":"tier","continue_at":"broker","next_offset":11,"records":1}`,
+	unknown := fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 11, LastStable: -1, HighWatermark: -1}
+	told := func(change func(*fetch.Bounds)) fetch.Bounds {
+		b := unknown
+		change(&b)
+		return b
+	}
+	// Old brokers tell no local start.
+	for _, bounds := range []fetch.Bounds{
+		told(func(b *fetch.Bounds) { b.LocalStart = 8 }),
+		told(func(b *fetch.Bounds) { b.HighWatermark = 20 }),
+		told(func(b *fetch.Bounds) { b.LastStable = 20 }),
 	} {
-		if got := r.get(t, recordsPath+"?offset=10", "Accept", accept); !strings.Contains(got.body, want) || got.Header.Get("X-Kafka-Continue-At")+got.Trailer.Get("X-Kafka-Continue-At") != "broker" {
-			t.Errorf("%s: %v %s", accept, got.Header, got.body)
+		r.fake.bounds = bounds
+		for accept, want := range map[string]string{
+			"application/json":     `"next_offset":11,"end":"tier","continue_at":"broker"}`,
+			"application/x-ndjson": `{"end":"tier","continue_at":"broker","next_offset":11,"records":1}`,
+		} {
+			if got := r.get(t, recordsPath+"?offset=10", "Accept", accept); !strings.Contains(got.body, want) || got.Header.Get("X-Kafka-Continue-At")+got.Trailer.Get("X-Kafka-Continue-At") != "broker" {
+				t.Errorf("%s, %+v: %v %s", accept, bounds, got.Header, got.body)
+			}
 		}
 	}
-	r.fake.bounds.LocalStart = -1
+	r.fake.bounds = unknown
 	if got := r.get(t, recordsPath+"?offset=10"); strings.Contains(got.body, "broker") || got.Header.Get("X-Kafka-Continue-At") != "" {
 		t.Errorf("%v %s", got.Header, got.body)
 	}
