@@ -63,6 +63,9 @@ type Start struct {
 type Manifests interface {
 	// Prefixes are what all keys of the layout begin with, none of them a beginning of another: to be listed one by one.
 	Prefixes() []string
+	// PartitionPrefixes are what all keys of one partition begin with, none of them a beginning of another: to be listed one
+	// by one. None for a partition that cannot have keys. Where one is also a beginning of other partitions' keys, Classify tells.
+	PartitionPrefixes(topic string, id tier.PartitionID) []string
 	// Classify reads a key. The name is zero for a ForeignPart.
 	Classify(key string) (Part, Name)
 	// ReadManifest reads the manifest that a listing has, as it was listed.

@@ -22,11 +22,7 @@ const (
 	defaultParallel = 32
 	maxParallel     = 1024
 
-	// After a listing that found nothing new, the next one begins no sooner than this, nor than ten times as long as it
-	// took: whoever asks above the end of a huge bucket must not have it listed for himself alone.
-	minQuiet    = 5 * time.Second
-	quietFactor = 10
-	// After one that failed, Refresh tells so for this long without another try.
+	// After a listing of the bucket that failed, Refresh tells so for this long without another try.
 	failedQuiet = time.Second
 
 	// Until the first listing is complete it is tried again by itself.
@@ -49,14 +45,17 @@ type Options struct {
 	Cluster string
 
 	Refresh  time.Duration // how often the bucket is listed by itself; 0 = only at the start and on demand
-	Parallel int           // manifests read at a time, default 32
+	Parallel int           // manifests read at a time, default 32, at most 1,024
 
 	// Progress is told, in every listing, how many manifests are settled of those listed so far. Calls come one at a time,
 	// and the listing waits for them.
 	Progress   func(done, total int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	OnDelete   func(*tier.Segment) // called when a segment left the view, or came back with other bytes, after the new view is out
+
+	// OnDelete is called after a view is out in which the segment is no more, or its manifest another one (by the object's
+	// modification time): bytes that are kept of it may not be its. Calls may be concurrent.
+	OnDelete func(*tier.Segment)
 }
 
 // Archive is a catalog.Source over a bucket's manifests. All methods may be called concurrently.
@@ -68,25 +67,30 @@ type Archive struct {
 	cluster atomic.Pointer[string]
 	report  atomic.Pointer[Report]
 
-	cancel context.CancelFunc
-	done   chan struct{}
-	kick   chan struct{}
+	background context.Context // of the listings; cancel ends it
+	cancel     context.CancelFunc
+	done       chan struct{}
+	kick       chan struct{}
 
 	mu           sync.Mutex
 	ready        bool
 	closed       bool
 	trouble      *catalog.Error // of the newest listing, nil when it went well
 	settled, all int64          // manifests, of the running listing
-	waiting      []chan error   // Refresh calls that the next listing answers
-	verdict      error          // what Refresh says until quiet is over
-	quiet        time.Time
+	waiting      []chan error   // calls that the next listing answers
+	refused      time.Time      // until then trouble is the answer
+	asked        map[tier.PartitionID]*asked
+	looking      sync.WaitGroup // goroutines that list partitions
+	turns        chan struct{}  // of listings of partitions that run
 
-	// The rest belongs to the listing goroutine.
-	known    *known
-	census   *census
-	findings map[tier.PartitionID]*tally
-	listings uint32
-	retry    time.Duration // until the next try, while there is no view
+	known *known
+	// Under the lock of known.
+	census  *census
+	listed  *tally // what the newest complete listing of the bucket found, beside what settling did
+	looks   uint32 // listings that ever began, of the bucket or a partition
+	listing uint32 // the newest of the bucket
+
+	retry time.Duration // until the next try, while there is no view; the listing goroutine's
 }
 
 var _ catalog.Source = (*Archive)(nil)
@@ -94,18 +98,20 @@ var _ catalog.Source = (*Archive)(nil)
 // Open begins to read the archive in the background, and returns before it has; Ready tells when it is done. ctx is not
 // kept. Close ends it.
 func Open(_ context.Context, opt Options) (*Archive, error) {
-	if opt.Store == nil || opt.Layout == nil || opt.Parallel < 0 || opt.Parallel > maxParallel || opt.Refresh < 0 {
-		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: errors.New("no store, no layout, or an option out of its range")}
+	if opt.Store == nil || opt.Layout == nil || opt.Parallel < 0 || opt.Refresh < 0 {
+		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: errors.New("no store, no layout, or a negative option")}
 	}
 	if opt.Parallel == 0 {
 		opt.Parallel = defaultParallel
 	}
+	opt.Parallel = min(opt.Parallel, maxParallel)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Archive{
 		opt: opt, log: opt.Logger, tier: tier.New(), done: make(chan struct{}), kick: make(chan struct{}, 1),
-		known: newKnown(), census: new(census), findings: make(map[tier.PartitionID]*tally), retry: minRetry,
+		asked: make(map[tier.PartitionID]*asked), turns: make(chan struct{}, maxLooks),
+		known: newKnown(), census: new(census), listed: new(tally), retry: minRetry,
 	}
 	a.cluster.Store(new(string))
 	a.report.Store(new(Report))
@@ -113,9 +119,8 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 	if a.metrics, err = newMetrics(opt.Registerer, a); err != nil {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: err}
 	}
-	background, cancel := context.WithCancel(context.Background())
-	a.cancel = cancel
-	go a.follow(background)
+	a.background, a.cancel = context.WithCancel(context.Background())
+	go a.follow(a.background)
 	return a, nil
 }
 
@@ -125,6 +130,7 @@ func (a *Archive) Close() error {
 	a.closed = true
 	a.mu.Unlock()
 	a.cancel()
+	a.looking.Wait()
 	<-a.done
 	return nil
 }
@@ -170,26 +176,33 @@ func grouped(n int64) string {
 	return s
 }
 
-// Refresh lists the bucket now, and once it returns nil, what was there before the call is in Snapshot: with the
-// exception that the last listing found nothing new, and ended less than 5 seconds ago or than ten times as long as it
-// took. Then the view is as old as that and Refresh returns at once. Calls that come together share one listing; those
-// that come during one are answered by the next, or by this one if it finds nothing new. It never waits for the first
-// listing, but returns what Ready does.
-func (a *Archive) Refresh(ctx context.Context, _ tier.PartitionID) error {
+// Refresh lists a partition's objects now (the bucket, for the zero id, and for a topic that never was in the view); once
+// it returns nil, the view of it is from after the call. Calls that come together share one listing. Of one partition a
+// listing begins at most once a second, and at most 4 run at a time: callers wait for theirs as long as ctx allows. It
+// never waits for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
+func (a *Archive) Refresh(ctx context.Context, partition tier.PartitionID) error {
+	answer := make(chan error, 1)
 	a.mu.Lock()
 	switch {
-	case !a.ready && !a.closed:
+	case a.closed:
+		a.mu.Unlock()
+		return errClosed()
+	case !a.ready:
 		defer a.mu.Unlock()
 		return a.readyLocked()
-	case time.Now().Before(a.quiet) && !a.closed:
+	case !partition.Topic.IsZero():
+		a.join(partition, answer)
+		a.mu.Unlock()
+		return await(ctx, answer)
+	case time.Now().Before(a.refused):
 		defer a.mu.Unlock()
-		return a.verdict
+		return a.trouble
 	}
 	a.mu.Unlock()
 	return a.ask(ctx)
 }
 
-// ask waits for a listing that begins now, or for the running one if it finds nothing new.
+// ask waits for a listing of the bucket that begins now.
 func (a *Archive) ask(ctx context.Context) error {
 	answer := make(chan error, 1)
 	a.mu.Lock()
@@ -203,6 +216,10 @@ func (a *Archive) ask(ctx context.Context) error {
 	case a.kick <- struct{}{}:
 	default:
 	}
+	return await(ctx, answer)
+}
+
+func await(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:
 		return err
@@ -288,74 +305,86 @@ func (a *Archive) answer(waiting []chan error, err error) {
 	}
 }
 
-// look lists the bucket once, and answers those who wait for it.
+// look lists the bucket once, and answers those who waited for it when it began. A failure is an answer to those who came
+// since as well; anything else they have to hear of the next one, for this one may have passed already what they ask about.
 func (a *Archive) look(ctx context.Context) error {
 	waiting := a.takeWaiting()
-	began := time.Now()
-	news, err := a.list(ctx, began)
-	took := time.Since(began)
+	err := a.list(ctx)
 	a.mu.Lock()
 	before := a.trouble
 	if err == nil {
-		a.ready, a.trouble, a.verdict = true, nil, nil
-		a.quiet = time.Now().Add(max(minQuiet, quietFactor*took))
+		a.ready, a.trouble = true, nil
 	} else {
 		a.trouble = failure(err)
-		a.verdict = a.trouble
-		a.quiet = time.Now().Add(failedQuiet)
-	}
-	if news {
-		a.quiet = time.Time{}
-	} else {
+		a.refused = time.Now().Add(failedQuiet)
 		waiting = append(waiting, a.waiting...)
 		a.waiting = nil
 	}
-	verdict := a.verdict
 	now := a.trouble
 	a.mu.Unlock()
+	var verdict error
+	if now != nil {
+		verdict = now
+	}
 	a.answer(waiting, verdict)
-	a.metrics.looked(now)
+	a.metrics.looked(verdict)
 	if now != nil && ctx.Err() == nil && (before == nil || before.Error() != now.Error()) {
 		a.log.Warn("the archive cannot be read", "store", a.opt.Store.String(), "error", now)
 	}
 	return err
 }
 
-// list lists the bucket and settles what changed. news says that the view did.
-func (a *Archive) list(ctx context.Context, began time.Time) (news bool, err error) {
-	a.listings++
+// begin numbers a listing: what one of a greater number has is newer.
+func (a *Archive) begin(ofBucket bool) (number uint32) {
+	a.looks++
+	if ofBucket {
+		a.listing = a.looks
+	}
+	return a.looks
+}
+
+// list lists the bucket and settles what changed.
+func (a *Archive) list(ctx context.Context) error {
+	k := a.known
+	began := time.Now()
+	k.mu.Lock()
+	number := a.begin(true)
+	k.mu.Unlock()
 	s := &scan{
-		store: a.opt.Store, layout: a.opt.Layout, parallel: a.opt.Parallel, number: a.listings, known: a.known,
-		starts: make(map[tier.PartitionID]start), progress: a.advance,
+		store: a.opt.Store, layout: a.opt.Layout, prefixes: a.opt.Layout.Prefixes(), parallel: a.opt.Parallel, number: number,
+		known: k, starts: make(map[tier.PartitionID]start), progress: a.advance,
 	}
 	a.setProgress(0, 0)
-	err = s.run(ctx)
+	err := s.run(ctx)
 	a.metrics.manifestsRead(s.read)
+	if err == nil && s.manifests == 0 && len(s.starts) == 0 {
+		err = emptyError(a.opt.Store, s.objects)
+	}
 	if err != nil {
+		k.mu.Lock()
 		s.abandon()
-		return false, err
+		k.mu.Unlock()
+		return err
 	}
-	if s.manifests == 0 && len(s.starts) == 0 {
-		// A mistaken prefix, a folder that is not mounted: to say that no topic is there would be a guess.
-		return false, fmt.Errorf("%s holds no segment of the layout, but %s other objects", a.opt.Store, grouped(s.objects))
+	news, err := a.settle(ctx, s)
+	if err != nil {
+		return err
 	}
-	s.finish()
-	if news, err = a.settle(ctx, s); err != nil {
-		return false, err
-	}
-	r := &Report{
+	k.mu.Lock()
+	a.listed = &s.tally
+	r := a.sum(&Report{
 		At: time.Now(), Took: time.Since(began), Objects: s.objects, Foreign: s.foreign, Manifests: s.manifests, Read: s.read,
-		Segments: a.Snapshot().Segments(),
-	}
-	for _, t := range a.findings {
-		s.tally.merge(t)
-	}
-	s.tally.fill(r)
+	})
 	a.tell(r, news)
-	if news || a.known.dirty {
-		a.saveFile()
-	}
-	return news, nil
+	k.mu.Unlock()
+	a.saveFile()
+	return nil
+}
+
+// emptyError refuses a listing without a segment. A mistaken prefix, a folder that is not mounted: to say that no topic is
+// there would be a guess.
+func emptyError(store *rangeio.Client, objects int64) error {
+	return fmt.Errorf("%s holds no segment of the layout, but %s other objects", store, grouped(objects))
 }
 
 func (a *Archive) setProgress(settled, all int64) {
@@ -369,6 +398,20 @@ func (a *Archive) advance(settled, all int64) {
 	if a.opt.Progress != nil {
 		a.opt.Progress(settled, all)
 	}
+}
+
+// sum fills in what is found now; the caller holds known's lock, as for tell.
+func (a *Archive) sum(r *Report) *Report {
+	var all tally
+	all.merge(a.listed)
+	for _, p := range a.known.partitions {
+		if p.tally != nil {
+			all.merge(p.tally)
+		}
+	}
+	all.fill(r)
+	r.Segments = a.Snapshot().Segments()
+	return r
 }
 
 // tell publishes a report, and logs it when it is news.

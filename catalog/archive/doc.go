@@ -16,8 +16,11 @@
 //   - A partition changes as a whole: no reader sees its segments without their lineage, or without its start.
 //   - Until one listing is complete nothing is served: "not ready" is never "not there". A listing that fails, or that is
 //     empty after one that was not, leaves the view as it is.
-//   - The store is only ever read. Memory is some 100 bytes a segment beside the tier's 300; what else a listing holds,
-//     however long, is counted and forgotten.
+//   - Refresh is not answered by what was looked at before it was called. It lists the folder of the partition that is asked
+//     for, while the bucket may have millions of objects; its listing takes the partition's place in the view as a whole.
+//   - Of two listings the one that began later has the say, whichever ends first.
+//   - The store is only ever read. Memory is some 290 bytes a segment of one leader epoch, the tier's part included; what else
+//     a listing holds, however long, is counted and forgotten.
 //
 // A bucket does not tell which copies were never finished, although all their objects are there. Such an orphan holds the
 // same records as the copy that took its place, or is of a lineage that lost; both are resolved as above.

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,9 @@ func (a *Archive) loadFile() {
 
 // saveFile replaces the snapshot file if something is new. A failure costs reading manifests again, nothing else.
 func (a *Archive) saveFile() {
+	// The lock is held until the file is written: partitions that are listed meanwhile come into the view after it.
+	a.known.mu.Lock()
+	defer a.known.mu.Unlock()
 	if a.opt.Snapshot == "" || !a.known.dirty {
 		return
 	}
@@ -110,12 +114,12 @@ func writeFile(path, identity string, k *known) (err error) {
 func encode(w io.Writer, identity string, k *known) error {
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
-	e := encoder{origins: make(map[*origin]uint64)}
+	e := encoder{known: k, origins: make(map[uint32]uint64)}
 	e.b = append(e.b, fileMagic...)
 	e.text(identity)
-	entries := make([]*entry, 0, len(k.entries))
-	for _, x := range k.entries {
-		if x.seg != nil && x.flaw == nil {
+	entries := make([]*entry, 0, k.entries.size)
+	for x := range k.entries.all {
+		if !x.pending && !x.flawed {
 			entries = append(entries, x)
 		}
 	}
@@ -127,7 +131,7 @@ func encode(w io.Writer, identity string, k *known) error {
 		if i == 0 || entries[i-1].seg.Partition != x.seg.Partition || entries[i-1].seg.Topic != x.seg.Topic {
 			e.partition(x.seg)
 			if i == 0 || entries[i-1].seg.Partition != x.seg.Partition {
-				e.lineage(k.lineages[x.seg.Partition])
+				e.lineage(k.partition(x.seg.Partition).lineage)
 			}
 		}
 		e.segment(x)
@@ -149,7 +153,8 @@ func encode(w io.Writer, identity string, k *known) error {
 
 type encoder struct {
 	b       []byte
-	origins map[*origin]uint64
+	known   *known
+	origins map[uint32]uint64 // their numbers in the file
 }
 
 func (e *encoder) number(v uint64)      { e.b = binary.AppendUvarint(e.b, v) }
@@ -194,8 +199,9 @@ func (e *encoder) segment(x *entry) {
 		at = uint64(len(e.origins))
 		e.origins[x.from] = at
 		e.number(recordOrigin)
-		e.text(x.from.prefix)
-		e.text(x.from.cluster)
+		from := e.known.origins.get(x.from)
+		e.text(from.prefix)
+		e.text(from.cluster)
 	}
 	s := x.seg
 	e.number(recordSegment)
@@ -250,7 +256,7 @@ type decoder struct {
 	in  *bufio.Reader
 	err error
 
-	origins []*origin
+	origins []uint32
 	at      tier.PartitionID
 	topic   string
 }
@@ -301,9 +307,28 @@ func (d *decoder) signed() int64 {
 	return v
 }
 
+// uuid needs no memory of its own, of which there would be two pieces a segment.
 func (d *decoder) uuid() (id segment.UUID) {
-	copy(id[:], d.bytes(len(id)))
+	if d.err == nil {
+		b, err := d.in.Peek(len(id))
+		if err != nil {
+			d.fail()
+		}
+		copy(id[:], b)
+		d.in.Discard(len(b))
+	}
 	return id
+}
+
+func (d *decoder) flag() bool {
+	if d.err != nil {
+		return false
+	}
+	b, err := d.in.ReadByte()
+	if err != nil {
+		d.fail()
+	}
+	return b == 1
 }
 
 func (d *decoder) text() string { return string(d.bytes(int(d.number(maxText)))) }
@@ -326,7 +351,7 @@ func (d *decoder) records(k *known) {
 			return
 		case recordOrigin:
 			prefix := d.text()
-			d.origins = append(d.origins, k.origin(prefix, d.text()))
+			d.origins = append(d.origins, k.origins.number(prefix, d.text()))
 		case recordPartition:
 			d.at = tier.PartitionID{Topic: d.uuid(), Partition: int32(d.number(most31))}
 			if topic := d.text(); topic != d.topic {
@@ -344,7 +369,7 @@ func (d *decoder) records(k *known) {
 			if len(l.checkpoint.Epochs) == 0 || l.checkpoint.Start < -1 || d.topic == "" {
 				d.fail()
 			}
-			k.lineages[d.at] = l
+			k.partition(d.at).lineage = l
 		}
 	}
 }
@@ -352,16 +377,16 @@ func (d *decoder) records(k *known) {
 func (d *decoder) segment(k *known) {
 	at := d.number(most31)
 	m := d.mark()
-	x := &entry{size: m.size, modTime: m.modTime}
+	x := &entry{size: capped(m.size), modTime: m.modTime}
 	x.seg = &tier.Segment{
 		ID: m.id, Partition: d.at, Topic: d.topic, BaseOffset: d.offset(), EndOffset: d.offset(), MaxTimestamp: d.signed(), EventTime: d.signed(),
-		BrokerID: int32(d.signed()), Size: d.offset(), TxnIndexEmpty: d.bytes(1)[0] == 1, Epochs: d.epochs(), State: tier.CopyFinished,
+		BrokerID: int32(d.signed()), Size: d.offset(), TxnIndexEmpty: d.flag(), Epochs: d.epochs(), State: tier.CopyFinished,
 	}
-	x.logSize, x.filesSize = d.offset(), d.offset()
-	if d.err != nil || at >= uint64(len(d.origins)) || d.topic == "" || x.size < 0 || x.seg.Validate() != nil || k.entries[m.id] != nil {
+	x.logSize, x.filesSize = uint32(d.number(math.MaxUint32)), uint32(d.number(math.MaxUint32))
+	if d.err != nil || at >= uint64(len(d.origins)) || d.topic == "" || m.size < 0 || x.seg.Validate() != nil || k.entries.get(m.id) != nil {
 		d.fail()
 		return
 	}
 	x.from = d.origins[at]
-	k.entries[m.id] = x
+	k.link(x)
 }

@@ -3,7 +3,9 @@ package archive
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
+	"sync"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -12,15 +14,16 @@ import (
 )
 
 // known is what the bucket's manifests have told so far. It outlives a listing that fails, so that the next one goes on
-// where that ended.
+// where that ended. The listing of a partition works on one of its own (seed), which takes the partition's place here when
+// it is complete (replace).
 type known struct {
-	entries  map[segment.UUID]*entry
-	lineages map[tier.PartitionID]*lineage
-	starts   map[tier.PartitionID]start // of the newest complete listing
-	touched  map[tier.PartitionID]bool  // partitions in which something changed since they were settled
-	origins  map[origin]*origin
-	flawed   int
-	dirty    bool // something is known that the snapshot file does not have
+	mu         sync.Mutex // guards all of it, and what it leads to
+	entries    index
+	partitions map[tier.PartitionID]*partition
+	flaws      map[segment.UUID]*Finding // of entries that are flawed
+	names      map[segment.UUID]string   // of every topic that ever was in the view, by id
+	origins    *origins
+	dirty      bool // something is known that the snapshot file does not have
 }
 
 // maxFlawed bounds the manifests that are remembered for being useless; those beyond are read again at each listing.
@@ -28,9 +31,33 @@ const maxFlawed = 1 << 16
 
 func newKnown() *known {
 	return &known{
-		entries: make(map[segment.UUID]*entry), lineages: make(map[tier.PartitionID]*lineage),
-		starts: make(map[tier.PartitionID]start), touched: make(map[tier.PartitionID]bool), origins: make(map[origin]*origin),
+		entries: newIndex(), partitions: make(map[tier.PartitionID]*partition), flaws: make(map[segment.UUID]*Finding),
+		names: make(map[segment.UUID]string), origins: &origins{at: make(map[origin]uint32)},
 	}
+}
+
+// partition is what is known of one.
+type partition struct {
+	entries *entry // the first of its manifests
+	lineage *lineage
+	start   *start // nil when there is no start object
+	topic   string // its name when it was settled last
+
+	touched   bool           // something changed since it was settled
+	rewritten []segment.UUID // of the manifests that went, or came back with another modification time, since it was settled
+	settled   uint32         // how often it was
+	looked    uint32         // the number of the listing of this partition alone that it is from; 0 = of none
+	tally     *tally         // what settling it found; nil = nothing
+}
+
+// partition gives a partition's place, made when there is none.
+func (k *known) partition(id tier.PartitionID) *partition {
+	p := k.partitions[id]
+	if p == nil {
+		p = new(partition)
+		k.partitions[id] = p
+	}
+	return p
 }
 
 // origin is where segments come from; there are few of them, and millions of segments.
@@ -39,34 +66,61 @@ type origin struct {
 	cluster string // "" where the layout does not tell
 }
 
-func (k *known) origin(prefix, cluster string) *origin {
-	o := origin{prefix, cluster}
-	if k.origins[o] == nil {
-		k.origins[o] = &o
-	}
-	return k.origins[o]
+// origins numbers them. All methods may be called concurrently.
+type origins struct {
+	mu   sync.RWMutex
+	list []origin
+	at   map[origin]uint32
 }
 
-// entry is one manifest.
-type entry struct {
-	seg       *tier.Segment // nil while the manifest is being read; of a flawed one only what its key says
-	from      *origin
-	flaw      *Finding // nil when the manifest is fine
-	size      int64    // of the manifest's object
-	modTime   int64    // ns, of the manifest's object
-	logSize   int64    // as the manifest says
-	filesSize int64    // as the manifest says; 0 = there need be none
-	seen      uint32   // the listing in which it was seen last
-	usable    bool     // the manifest is fine, and so was all else in that listing
+func (o *origins) number(prefix, cluster string) uint32 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	x := origin{prefix, cluster}
+	n, ok := o.at[x]
+	if !ok {
+		n = uint32(len(o.list))
+		o.at[x] = n
+		o.list = append(o.list, x)
+	}
+	return n
 }
+
+// all lists them; the list is not written to any more, only behind its end.
+func (o *origins) all() []origin {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.list
+}
+
+func (o *origins) get(n uint32) origin {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.list[n]
+}
+
+// entry is one manifest. At 48 bytes it is one allocation class below what int64 sizes would take.
+type entry struct {
+	seg       *tier.Segment // while it is pending, and of a flawed one, only what its key says
+	next      *entry        // of its partition, in no order
+	modTime   int64         // ns, of the manifest's object
+	size      uint32        // of the manifest's object, capped
+	logSize   uint32        // as the manifest says
+	filesSize uint32        // as the manifest says; 0 = there need be none
+	seen      uint32        // the listing in which it was seen last
+	from      uint32        // of the origins
+	usable    bool          // the manifest is fine, and so was all else in that listing
+	flawed    bool
+	pending   bool // the manifest is being read
+}
+
+// capped is a size as entries hold it: none that is believed is that large (a Kafka log has at most 2 GiB).
+func capped(size int64) uint32 { return uint32(min(max(size, 0), math.MaxUint32)) }
 
 // is says whether the entry is of the manifest that a listing has.
-func (e *entry) is(n *layout.Name, manifest *rangeio.Object) bool {
-	return e.seg != nil && e.size == manifest.Size && e.modTime == manifest.ModTime.UnixNano() && e.names(n)
-}
-
-func (e *entry) names(n *layout.Name) bool {
-	return e.from.prefix == n.Prefix && describes(e.seg, n)
+func (k *known) is(e *entry, n *layout.Name, manifest *rangeio.Object) bool {
+	return !e.pending && e.size == capped(manifest.Size) && e.modTime == manifest.ModTime.UnixNano() &&
+		describes(e.seg, n) && k.origins.get(e.from).prefix == n.Prefix
 }
 
 // describes says whether a segment is the one that a key names.
@@ -75,7 +129,7 @@ func describes(s *tier.Segment, n *layout.Name) bool {
 }
 
 // touch says that a partition has to be settled again.
-func (k *known) touch(id tier.PartitionID) { k.touched[id] = true }
+func (k *known) touch(id tier.PartitionID) { k.partition(id).touched = true }
 
 // use says whether an entry can be served.
 func (k *known) use(e *entry, usable bool) {
@@ -85,32 +139,152 @@ func (k *known) use(e *entry, usable bool) {
 	}
 }
 
-// put takes a manifest in, in place of the one that was known under its id.
-func (k *known) put(e *entry) {
-	k.drop(e.seg.ID)
-	k.entries[e.seg.ID] = e
-	if e.flaw != nil {
-		k.flawed++
-		return
+// put takes a manifest in, in place of the one that was known under its id, and gives the entry that it has from now on;
+// flaw is nil when it is fine.
+func (k *known) put(e *entry, flaw *Finding) *entry {
+	old := k.entries.get(e.seg.ID)
+	if old != nil && old.seg.Partition == e.seg.Partition {
+		// In its place in the list: all manifests of a bucket that was copied are new.
+		k.forgotten(old)
+		e.next = old.next
+		*old = *e
+		e = old
+	} else {
+		k.drop(e.seg.ID)
+		k.link(e)
 	}
-	k.dirty = true
+	e.flawed = flaw != nil
+	if e.flawed {
+		k.flaws[e.seg.ID] = flaw
+	} else {
+		k.dirty = true
+	}
+	return e
 }
 
-// drop forgets a manifest.
+func (k *known) link(e *entry) {
+	k.entries.add(e)
+	p := k.partition(e.seg.Partition)
+	e.next, p.entries = p.entries, e
+}
+
+// drop forgets a manifest, if it is known.
 func (k *known) drop(id segment.UUID) {
-	old := k.entries[id]
-	if old == nil {
+	e := k.entries.get(id)
+	if e == nil {
 		return
 	}
-	delete(k.entries, id)
+	at := &k.partition(e.seg.Partition).entries
+	for *at != e {
+		at = &(*at).next
+	}
+	*at = e.next
+	k.entries.remove(id)
+	k.forgotten(e)
+}
+
+// forgotten settles what follows when a manifest is no longer what it was.
+func (k *known) forgotten(e *entry) {
 	switch {
-	case old.seg == nil:
-	case old.flaw != nil:
-		k.flawed--
+	case e.pending:
+	case e.flawed:
+		delete(k.flaws, e.seg.ID)
 	default:
 		k.dirty = true
-		k.touch(old.seg.Partition)
+		p := k.partition(e.seg.Partition)
+		p.touched = true
+		p.rewritten = append(p.rewritten, e.seg.ID)
 	}
+}
+
+// sweep drops entries of a partition.
+func (k *known) sweep(p *partition, stale func(*entry) bool) {
+	for at := &p.entries; *at != nil; {
+		if e := *at; stale(e) {
+			*at = e.next
+			k.entries.remove(e.seg.ID)
+			k.forgotten(e)
+		} else {
+			at = &e.next
+		}
+	}
+}
+
+// all yields the entries of a partition.
+func (p *partition) all(yield func(*entry) bool) {
+	for e := p.entries; e != nil; e = e.next {
+		if !yield(e) {
+			return
+		}
+	}
+}
+
+// seed gives a partition's knowledge of its own, and the names under which keys of it are known.
+func (k *known) seed(id tier.PartitionID) (own *known, topics []string) {
+	own = newKnown()
+	own.origins = k.origins
+	name := func(topic string) {
+		if topic != "" && !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	name(k.names[id.Topic])
+	p := k.partitions[id]
+	if p == nil {
+		return own, topics
+	}
+	q := own.partition(id)
+	q.lineage, q.start, q.topic = p.lineage, p.start, p.topic
+	name(p.topic)
+	if p.start != nil {
+		name(p.start.topic)
+	}
+	for e := range p.all {
+		name(e.seg.Topic)
+		if e.pending {
+			continue
+		}
+		c := *e
+		c.seen = 0
+		own.link(&c)
+		if e.flawed {
+			own.flaws[e.seg.ID] = k.flaws[e.seg.ID]
+		}
+	}
+	own.dirty = false
+	return own, topics
+}
+
+// foreign lists the entries of a partition's own knowledge whose ids other partitions have.
+func (k *known) foreign(own *partition, id tier.PartitionID) (list []*entry) {
+	for e := range own.all {
+		if o := k.entries.get(e.seg.ID); o != nil && o.seg.Partition != id {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// replace puts a partition's own knowledge in the place of what was known of it. No other partition has one of its ids.
+func (k *known) replace(id tier.PartitionID, own *known) *partition {
+	p, q := k.partition(id), own.partition(id)
+	for e := range p.all {
+		k.entries.remove(e.seg.ID)
+		delete(k.flaws, e.seg.ID)
+	}
+	p.entries = nil
+	for e := q.entries; e != nil; {
+		next := e.next
+		k.link(e)
+		if e.flawed {
+			k.flaws[e.seg.ID] = own.flaws[e.seg.ID]
+		}
+		e = next
+	}
+	p.lineage, p.start = q.lineage, q.start
+	p.rewritten = append(p.rewritten, q.rewritten...)
+	p.touched, k.dirty = true, true
+	return p
 }
 
 // lineage is the checkpoint of a partition's newest segment.
@@ -126,7 +300,7 @@ type mark struct {
 	size, modTime int64
 }
 
-func (e *entry) mark() mark { return mark{e.seg.ID, e.size, e.modTime} }
+func (e *entry) mark() mark { return mark{e.seg.ID, int64(e.size), e.modTime} }
 
 // start is what a partition's start object says.
 type start struct {

@@ -1,8 +1,6 @@
 package archive
 
 import (
-	"coldtap/catalog"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -62,8 +60,8 @@ func newMetrics(reg prometheus.Registerer, a *Archive) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) looked(e *catalog.Error) {
-	if e != nil {
+func (m *metrics) looked(err error) {
+	if err != nil {
 		m.polls.WithLabelValues("unavailable").Inc()
 		return
 	}

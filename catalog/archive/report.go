@@ -76,6 +76,8 @@ func (t *tally) add(p Problem, object, detail string) {
 	}
 }
 
+func (t *tally) addFinding(f *Finding) { t.add(f.Problem, f.Object, f.Detail) }
+
 // merge adds what another tally has.
 func (t *tally) merge(o *tally) {
 	t.mu.Lock()

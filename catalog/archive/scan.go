@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"coldtap/layout"
@@ -16,24 +17,27 @@ import (
 // the readers have work while the next page comes. 300 bytes each.
 const queued = 1024
 
-// scan is one listing of the bucket.
+// scan is one listing: of the bucket, or of a partition alone into a knowledge of its own.
 type scan struct {
 	store    *rangeio.Client
 	layout   layout.Manifests
+	prefixes []string
+	only     *tier.PartitionID // nil = all that lies under the prefixes
 	parallel int
-	number   uint32
+	number   uint32 // of all listings that ever began
 	tally    tally
 	progress func(read, listed int64)
 
 	// By the listing alone.
 	objects, foreign int64
 
-	mu        sync.Mutex
-	known     *known
+	known *known // its lock guards the rest too
+
 	starts    map[tier.PartitionID]start
 	manifests int64 // listed
 	settled   int64 // of them, those that were read, or known
 	read      int64
+	unsure    bool // something changed while it was read: another listing tells more
 }
 
 // group is a segment's objects, as listed; a zero Key = not there.
@@ -90,16 +94,16 @@ func send[J any](ctx context.Context, jobs chan<- J, j J) error {
 }
 
 func (s *scan) list(ctx context.Context, jobs chan<- job) error {
-	for _, prefix := range s.layout.Prefixes() {
+	for _, prefix := range s.prefixes {
 		var g group
 		err := s.store.List(ctx, prefix, func(o rangeio.Object) error {
 			s.objects++
 			part, name := s.layout.Classify(o.Key)
-			switch part {
-			case layout.ForeignPart:
+			switch {
+			case part == layout.ForeignPart || s.only != nil && name.Partition != *s.only:
 				s.foreign++
 				return nil
-			case layout.StartPart:
+			case part == layout.StartPart:
 				return send(ctx, jobs, job{group: group{name: name}, start: o})
 			}
 			if name != g.name {
@@ -146,18 +150,21 @@ func (s *scan) consider(ctx context.Context, g *group, jobs chan<- job) error {
 
 // isKnown settles a group whose manifest need not be read.
 func (s *scan) isKnown(g *group) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
 	s.manifests++
-	e := s.known.entries[g.name.ID]
+	e := s.known.entries.get(g.name.ID)
 	switch {
+	case s.isOvertaken(g.name.Partition):
+		s.advance()
+		return true
 	case e == nil:
-		s.known.entries[g.name.ID] = &entry{seen: s.number}
-	case e.seen == s.number:
+		s.known.link(&entry{seen: s.number, pending: true, seg: placeholder(&g.name)})
+	case e.seen == s.number, e.seg.Partition != g.name.Partition && s.isOvertaken(e.seg.Partition):
 		s.tally.add(Misplaced, g.manifest.Key, "another segment of the bucket has the same id")
 		s.advance()
 		return true
-	case e.is(&g.name, &g.manifest):
+	case s.known.is(e, &g.name, &g.manifest):
 		e.seen = s.number
 		s.judge(e, g)
 		s.advance()
@@ -168,21 +175,32 @@ func (s *scan) isKnown(g *group) bool {
 	return false
 }
 
+// isOvertaken says that a partition was listed alone since this listing began, and what this one has of it may be older.
+func (s *scan) isOvertaken(id tier.PartitionID) bool {
+	p := s.known.partitions[id]
+	return p != nil && p.looked > s.number
+}
+
+// placeholder is what a key says of a segment.
+func placeholder(n *layout.Name) *tier.Segment {
+	return &tier.Segment{ID: n.ID, Partition: n.Partition, Topic: n.Topic, BaseOffset: n.BaseOffset}
+}
+
 // judge compares a manifest with what else the listing has of its segment; the caller holds the lock.
 func (s *scan) judge(e *entry, g *group) {
-	if e.flaw != nil {
-		s.tally.add(e.flaw.Problem, e.flaw.Object, e.flaw.Detail)
+	if e.flawed {
+		s.tally.addFinding(s.known.flaws[e.seg.ID])
 		return
 	}
 	why := ""
 	switch {
 	case g.log.Key == "" && e.logSize > 0:
 		why = "no log beside it"
-	case g.log.Size != e.logSize:
+	case g.log.Size != int64(e.logSize):
 		why = fmt.Sprintf("its log has %d bytes, it says %d", g.log.Size, e.logSize)
 	case e.filesSize > 0 && g.files.Key == "":
 		why = "no small files beside it"
-	case e.filesSize > 0 && g.files.Size != e.filesSize:
+	case e.filesSize > 0 && g.files.Size != int64(e.filesSize):
 		why = fmt.Sprintf("its small files have %d bytes, it says %d", g.files.Size, e.filesSize)
 	}
 	if why != "" {
@@ -205,33 +223,46 @@ func (s *scan) take(ctx context.Context, j job) error {
 		return s.takeStart(ctx, &j)
 	}
 	d, _, err := s.layout.ReadManifest(ctx, j.manifest)
-	if err == nil && !describes(&d.Segment, &j.name) {
+	switch {
+	case err != nil:
+	case !describes(&d.Segment, &j.name):
 		err = &layout.Error{Object: j.manifest.Key, Err: layout.ErrMisplaced}
+	case max(d.LogSize, d.FilesSize, j.manifest.Size) >= math.MaxUint32:
+		err = &layout.Error{Object: j.manifest.Key, Err: fmt.Errorf("objects of %d and %d bytes: a log has at most 2 GiB", d.LogSize, d.FilesSize)}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
 	s.read++
-	e := &entry{size: j.manifest.Size, modTime: j.manifest.ModTime.UnixNano(), seen: s.number}
+	old := s.known.entries.get(j.name.ID)
+	if s.isOvertaken(j.name.Partition) {
+		if old != nil && old.pending && old.seg.Partition == j.name.Partition {
+			s.known.drop(j.name.ID)
+		}
+		s.advance()
+		return nil
+	}
+	e := &entry{size: capped(j.manifest.Size), modTime: j.manifest.ModTime.UnixNano(), seen: s.number}
 	fault, isFault := errors.AsType[*layout.Error](err)
 	switch {
 	case err == nil:
-		e.seg, e.from, e.logSize, e.filesSize = &d.Segment, s.known.origin(j.name.Prefix, d.ClusterID), d.LogSize, d.FilesSize
-		s.known.put(e)
-		s.judge(e, &j.group)
+		e.seg, e.logSize, e.filesSize = &d.Segment, capped(d.LogSize), capped(d.FilesSize)
+		e.from = s.known.origins.number(j.name.Prefix, d.ClusterID)
+		s.judge(s.known.put(e, nil), &j.group)
 	case isFault:
-		e.from = s.known.origin(j.name.Prefix, "")
-		e.flaw = &Finding{problemOf(fault.Err), j.manifest.Key, fault.Err.Error()}
-		e.seg = &tier.Segment{ID: j.name.ID, Partition: j.name.Partition, Topic: j.name.Topic, BaseOffset: j.name.BaseOffset}
-		s.known.drop(j.name.ID)
-		if s.known.flawed < maxFlawed {
-			s.known.put(e)
+		flaw := &Finding{problemOf(fault.Err), j.manifest.Key, fault.Err.Error()}
+		e.from, e.seg = s.known.origins.number(j.name.Prefix, ""), placeholder(&j.name)
+		s.tally.addFinding(flaw)
+		if len(s.known.flaws) < maxFlawed {
+			s.known.put(e, flaw)
+		} else {
+			s.known.drop(j.name.ID)
 		}
-		s.judge(e, &j.group)
 	case isGone(err):
 		s.known.drop(j.name.ID)
 	case isOverwritten(err):
+		s.unsure = true
 		s.tally.add(Changing, j.manifest.Key, err.Error())
-		if old := s.known.entries[j.name.ID]; old != nil && old.seg == nil {
+		if old != nil && old.pending {
 			s.known.drop(j.name.ID)
 		}
 	default:
@@ -265,8 +296,19 @@ func isOverwritten(err error) bool {
 	return ok && (e.Kind == rangeio.Changed || e.Kind == rangeio.BadRange || e.Kind == rangeio.BadAnswer)
 }
 
+// startTries is how often a start object is read that is overwritten meanwhile, or whose answer is no good.
+const startTries = 3
+
 func (s *scan) takeStart(ctx context.Context, j *job) error {
-	got, _, err := s.layout.ReadStart(ctx, j.start)
+	var got *layout.Start
+	var err error
+	for range startTries {
+		if got, _, err = s.layout.ReadStart(ctx, j.start); !isOverwritten(err) {
+			break
+		}
+	}
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
 	fault, isFault := errors.AsType[*layout.Error](err)
 	st := start{topic: j.name.Topic}
 	switch {
@@ -277,56 +319,61 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 		s.tally.add(DamagedStart, j.start.Key, st.flaw)
 	case isGone(err):
 		return nil
+	case isOverwritten(err):
+		s.unsure = true
+		s.tally.add(Changing, j.start.Key, err.Error())
+		if p := s.known.partitions[j.name.Partition]; p != nil && p.start != nil {
+			st = *p.start
+		} else {
+			st.flaw = err.Error()
+		}
 	default:
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.starts[j.name.Partition] = st
 	return nil
 }
 
-// finish forgets what a complete listing did not have.
+// finish forgets what a complete listing did not have; the caller holds the lock.
 func (s *scan) finish() {
-	for id, e := range s.known.entries {
-		if e.seen != s.number {
-			s.known.drop(id)
+	for id, p := range s.known.partitions {
+		if s.isOvertaken(id) {
+			s.known.sweep(p, func(e *entry) bool { return e.pending })
+			continue
+		}
+		s.known.sweep(p, func(e *entry) bool { return e.seen != s.number })
+		now, ok := s.starts[id]
+		switch {
+		case ok && (p.start == nil || *p.start != now):
+			p.start, p.touched = &now, true
+		case !ok && p.start != nil:
+			p.start, p.touched = nil, true
+		}
+		if p.entries == nil && p.start == nil && !p.touched {
+			delete(s.known.partitions, id)
 		}
 	}
-	for id, before := range s.known.starts {
-		if now, ok := s.starts[id]; !ok || now != before {
-			s.known.touch(id)
+	for id, now := range s.starts {
+		if s.known.partitions[id] == nil {
+			p := s.known.partition(id)
+			p.start, p.touched = &now, true
 		}
 	}
-	for id := range s.starts {
-		if _, ok := s.known.starts[id]; !ok {
-			s.known.touch(id)
-		}
-	}
-	s.known.starts = s.starts
 }
 
-// abandon forgets what was about to be read when a listing failed.
+// abandon forgets what was about to be read when a listing failed; the caller holds the lock.
 func (s *scan) abandon() {
-	for id, e := range s.known.entries {
-		if e.seg == nil {
-			s.known.drop(id)
-		}
+	for _, p := range s.known.partitions {
+		s.known.sweep(p, func(e *entry) bool { return e.pending })
 	}
-}
-
-// stored is what the newest segment of a partition needs read.
-type stored struct {
-	partition tier.PartitionID
-	newest    *entry
 }
 
 // readLineages reads the checkpoints of segments that became the newest of their partitions.
-func (s *scan) readLineages(ctx context.Context, wanted []stored) error {
-	jobs := make(chan stored)
+func (s *scan) readLineages(ctx context.Context, wanted []*unsettled) error {
+	jobs := make(chan *unsettled)
 	return parallel(ctx, min(s.parallel, len(wanted)), jobs, s.readLineage, func(ctx context.Context) error {
-		for _, w := range wanted {
-			if err := send(ctx, jobs, w); err != nil {
+		for _, u := range wanted {
+			if err := send(ctx, jobs, u); err != nil {
 				return err
 			}
 		}
@@ -334,14 +381,15 @@ func (s *scan) readLineages(ctx context.Context, wanted []stored) error {
 	})
 }
 
-func (s *scan) readLineage(ctx context.Context, w stored) error {
-	l := &lineage{of: w.newest.mark()}
-	checkpoint, _, err := s.layout.ReadCheckpoint(ctx, w.newest.seg, w.newest.size)
+func (s *scan) readLineage(ctx context.Context, u *unsettled) error {
+	l := &lineage{of: u.mark}
+	checkpoint, _, err := s.layout.ReadCheckpoint(ctx, u.seg, u.mark.size)
 	fault, isFault := errors.AsType[*layout.Error](err)
+	unsure := false
 	switch {
-	case err == nil && !fits(checkpoint, w.newest.seg):
+	case err == nil && !fits(checkpoint, u.seg):
 		last := checkpoint.Epochs[len(checkpoint.Epochs)-1]
-		l.why = fmt.Sprintf("its checkpoint ends with epoch %d from offset %d, the segment with epoch %d", last.Epoch, last.StartOffset, lastEpoch(w.newest.seg))
+		l.why = fmt.Sprintf("its checkpoint ends with epoch %d from offset %d, the segment with epoch %d", last.Epoch, last.StartOffset, lastEpoch(u.seg))
 	case err == nil:
 		l.checkpoint = checkpoint
 	case isFault:
@@ -349,13 +397,18 @@ func (s *scan) readLineage(ctx context.Context, w stored) error {
 	case isGone(err) || isOverwritten(err):
 		l.why = err.Error()
 		l.of.id = segment.UUID{} // the next listing tells
+		unsure = true
 	default:
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known.lineages[w.partition] = l
-	s.known.dirty = true
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	u.lineage = l
+	s.unsure = s.unsure || unsure
+	if !s.isOvertaken(u.id) {
+		s.known.partition(u.id).lineage = l
+		s.known.dirty = true
+	}
 	return nil
 }
 

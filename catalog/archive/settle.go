@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/layout"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -18,7 +19,12 @@ type unsettled struct {
 	entries []*entry // those that count, by age, of several copies of a range the last one
 	newest  *entry   // nil when there is none
 	start   *start   // nil when there is no start object
+	lineage *lineage // nil when there is no newest
 	tally   tally
+
+	// Of the newest, for reading its checkpoint without the lock.
+	seg  *tier.Segment
+	mark mark
 }
 
 // census is what all usable manifests together decide.
@@ -44,19 +50,18 @@ func (e *severalClusters) Error() string {
 	return "the bucket holds segments of several clusters, and none was chosen: " + strings.Join(list[:min(len(list), maxExamples)], ", ")
 }
 
-// count takes the census. Of a topic id's names the one with the newest event counts; chosen is the cluster that is served,
-// "" = the only one.
+// count takes the census; the caller holds the lock. Of a topic id's names the one with the newest event counts; chosen is
+// the cluster that is served, "" = the only one.
 func (k *known) count(chosen string) (*census, error) {
 	c := &census{cluster: chosen, names: make(map[segment.UUID]topicName)}
 	clusters := make(map[string]int)
-	for _, e := range k.entries {
+	segments := make([]int, len(k.origins.all()))
+	for e := range k.entries.all {
 		if !e.usable {
 			continue
 		}
-		if e.from.cluster != "" {
-			clusters[e.from.cluster]++
-		}
-		if e.from.cluster != "" && chosen != "" && e.from.cluster != chosen {
+		segments[e.from]++
+		if own := k.origins.get(e.from).cluster; own != "" && chosen != "" && own != chosen {
 			continue
 		}
 		now, have := topicName{e.seg.Topic, e.seg.EventTime}, c.names[e.seg.Partition.Topic]
@@ -64,9 +69,14 @@ func (k *known) count(chosen string) (*census, error) {
 			c.names[e.seg.Partition.Topic] = now
 		}
 	}
-	for _, s := range k.starts {
-		if s.cluster != "" {
-			clusters[s.cluster] += 0
+	for i, n := range segments {
+		if own := k.origins.get(uint32(i)).cluster; own != "" && n > 0 {
+			clusters[own] += n
+		}
+	}
+	for _, p := range k.partitions {
+		if p.start != nil && p.start.cluster != "" {
+			clusters[p.start.cluster] += 0
 		}
 	}
 	if chosen == "" && len(clusters) > 1 {
@@ -80,48 +90,52 @@ func (k *known) count(chosen string) (*census, error) {
 	return c, nil
 }
 
-// renamed touches the partitions of topics whose name another manifest decides than before.
+// renamed touches the partitions of topics whose name another manifest decides than before; the caller holds the lock.
 func (k *known) renamed(before, now *census) {
-	for _, e := range k.entries {
-		if e.usable && before.names[e.seg.Partition.Topic].name != now.names[e.seg.Partition.Topic].name {
-			k.touch(e.seg.Partition)
+	for id, p := range k.partitions {
+		if p.entries != nil && before.names[id.Topic].name != now.names[id.Topic].name {
+			p.touched = true
 		}
 	}
 }
 
-// gather sorts the manifests of touched partitions.
-func (k *known) gather(c *census) map[tier.PartitionID]*unsettled {
-	all := make(map[tier.PartitionID]*unsettled, len(k.touched))
-	for id := range k.touched {
-		u := &unsettled{id: id, topic: c.names[id.Topic].name}
-		if st, ok := k.starts[id]; ok && (st.cluster == "" || st.cluster == c.cluster) {
-			u.start = &st
-			if u.topic == "" {
-				u.topic = st.topic
-			}
+// gather sorts the manifests of a partition; the caller holds the lock.
+func (k *known) gather(id tier.PartitionID, c *census) *unsettled {
+	p := k.partition(id)
+	u := &unsettled{id: id, topic: c.names[id.Topic].name}
+	if p.start != nil && (p.start.cluster == "" || p.start.cluster == c.cluster) {
+		u.start = p.start
+		if u.topic == "" {
+			u.topic = p.start.topic
 		}
-		all[id] = u
 	}
-	for _, e := range k.entries {
+	for e := range p.all {
 		if !e.usable {
 			continue
 		}
-		u := all[e.seg.Partition]
-		switch {
-		case u == nil:
-		case e.from.cluster != "" && e.from.cluster != c.cluster:
-			u.tally.add(OtherCluster, nameOf(e.seg), fmt.Sprintf("of cluster %q", e.from.cluster))
+		switch own := k.origins.get(e.from).cluster; {
+		case own != "" && own != c.cluster:
+			u.tally.add(OtherCluster, nameOf(e.seg), fmt.Sprintf("of cluster %q", own))
 		case e.seg.Topic != u.topic:
 			u.tally.add(Misplaced, nameOf(e.seg), fmt.Sprintf("newer segments of the topic's id are of %q", u.topic))
 		default:
 			u.entries = append(u.entries, e)
 		}
 	}
-	for _, u := range all {
-		u.sort()
+	u.sort()
+	if u.newest == nil {
+		p.lineage = nil
+		return u
 	}
-	return all
+	u.seg, u.mark = u.newest.seg, u.newest.mark()
+	if p.lineage != nil && p.lineage.of == u.mark {
+		u.lineage = p.lineage
+	}
+	return u
 }
+
+// lacksLineage says that the newest segment's checkpoint has to be read.
+func (u *unsettled) lacksLineage() bool { return u.newest != nil && u.lineage == nil }
 
 // sort orders the entries and leaves out all but the last copy of each range.
 func (u *unsettled) sort() {
@@ -151,49 +165,87 @@ func nameOf(s *tier.Segment) string {
 }
 
 // changes say what the partition is now.
-func (u *unsettled) changes(l *lineage) []tier.Change {
+func (u *unsettled) changes() []tier.Change {
 	forget := tier.PartitionForgotten{Partition: u.id}
 	if u.start != nil && u.start.flaw != "" || u.start == nil && u.newest == nil {
 		// What retention has deleted must not come back, so without a start object that can be believed nothing is served.
 		u.entries = nil
 		return []tier.Change{forget}
 	}
-	bounds := tier.Bounds{Start: -1, LocalStart: -1, HighWatermark: -1, LastStable: -1}
 	changes := make([]tier.Change, 0, len(u.entries)+4)
 	changes = append(changes, forget, tier.TopicSeen{ID: u.id.Topic, Name: u.topic})
 	for _, e := range u.entries {
 		changes = append(changes, tier.SegmentLoaded{Segment: *e.seg})
 	}
-	if l != nil && l.checkpoint != nil {
-		changes = append(changes, tier.LineageChanged{Partition: u.id, Epochs: l.checkpoint.Epochs})
-	} else if l != nil {
+	l, start := u.lineage, int64(-1)
+	if l != nil && l.checkpoint == nil {
 		u.tally.add(NoLineage, nameOf(u.newest.seg), l.why)
+		l = nil
 	}
-	p := u.model(changes)
-	if l != nil && l.checkpoint != nil && !p.Readable(u.newest.seg.ID) {
-		u.tally.add(NoLineage, nameOf(u.newest.seg), "its own checkpoint does not hold it")
-		changes, l = changes[:len(changes)-1], nil
-		p = u.model(changes)
+	if l != nil && !u.isPlain(l.checkpoint) {
+		var holds bool
+		if holds, start = u.weigh(l.checkpoint, changes); !holds {
+			u.tally.add(NoLineage, nameOf(u.newest.seg), "its own checkpoint does not hold it")
+			l = nil
+		}
 	}
-	switch {
-	case u.start != nil:
-		bounds.Start = u.start.offset
-	case l != nil && l.checkpoint != nil && l.checkpoint.Start > p.Bounds().Start && l.checkpoint.Start <= p.TieredEnd():
-		bounds.Start = l.checkpoint.Start
+	if l != nil {
+		changes = append(changes, tier.LineageChanged{Partition: u.id, Epochs: l.checkpoint.Epochs})
 	}
-	if bounds.Start >= 0 {
-		changes = append(changes, tier.BoundsChanged{Partition: u.id, Bounds: bounds})
-		p = u.model(changes)
+	if u.start != nil {
+		start = u.start.offset
 	}
-	u.examine(p)
+	if start >= 0 {
+		changes = append(changes, tier.BoundsChanged{Partition: u.id, Bounds: tier.Bounds{Start: start, LocalStart: -1, HighWatermark: -1, LastStable: -1}})
+	}
 	return changes
 }
 
-// model is the partition as the changes make it.
-func (u *unsettled) model(changes []tier.Change) *tier.Partition {
-	t := tier.New()
-	t.Apply(changes...)
-	p, ok := t.Snapshot().Partition(u.id)
+// isPlain says, without a model of all segments, that the newest one's checkpoint holds it, and tells no start: whatever
+// the other segments are. It is so for nearly every partition, and halves the time of a start.
+func (u *unsettled) isPlain(c *layout.Checkpoint) bool {
+	top := 0 // epochs without records tell nothing
+	for top+1 < len(c.Epochs) && c.Epochs[top+1].StartOffset == c.Epochs[top].StartOffset {
+		top++
+	}
+	// What lies below the checkpoint's first epoch is derived of the other segments.
+	if u.newest.seg.Epochs[0].Epoch < c.Epochs[top].Epoch {
+		return false
+	}
+	for _, e := range u.entries {
+		if e.seg.BaseOffset < c.Start {
+			return false
+		}
+	}
+	m := model{tier.New(), u.id}
+	p := m.apply(tier.SegmentLoaded{Segment: *u.newest.seg}, tier.LineageChanged{Partition: u.id, Epochs: c.Epochs})
+	return p.Readable(u.newest.seg.ID)
+}
+
+// weigh makes a model of the partition: whether the newest segment's checkpoint holds it, and the start that it tells, -1
+// for none.
+func (u *unsettled) weigh(c *layout.Checkpoint, loads []tier.Change) (holds bool, start int64) {
+	m := model{tier.New(), u.id}
+	m.apply(loads...)
+	p := m.apply(tier.LineageChanged{Partition: u.id, Epochs: c.Epochs})
+	if !p.Readable(u.newest.seg.ID) {
+		return false, -1
+	}
+	if c.Start > p.Bounds().Start && c.Start <= p.TieredEnd() {
+		return true, c.Start
+	}
+	return true, -1
+}
+
+// model is a tier that holds one partition.
+type model struct {
+	tier      *tier.Tier
+	partition tier.PartitionID
+}
+
+func (m *model) apply(changes ...tier.Change) *tier.Partition {
+	m.tier.Apply(changes...)
+	p, ok := m.tier.Snapshot().Partition(m.partition)
 	if !ok {
 		return new(tier.Partition)
 	}

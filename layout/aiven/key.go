@@ -96,8 +96,12 @@ func cutID(s string) (name string, id segment.UUID, err error) {
 
 // mainPath is the middle of a segment's keys, as the plugin computes it (ObjectKeyFactory).
 func mainPath(seg *tier.Segment) string {
-	return seg.Topic + "-" + seg.Partition.Topic.String() + "/" + strconv.Itoa(int(seg.Partition.Partition)) + "/" +
-		fmt.Sprintf("%0*d-", offsetDigits, seg.BaseOffset) + seg.ID.String()
+	return folder(seg.Topic, seg.Partition) + fmt.Sprintf("%0*d-", offsetDigits, seg.BaseOffset) + seg.ID.String()
+}
+
+// folder is what the keys of a partition begin with, behind the prefix.
+func folder(topic string, id tier.PartitionID) string {
+	return topic + "-" + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition)) + "/"
 }
 
 // stems lists what the segment's keys may be without their suffix, the likeliest first: where its custom metadata says

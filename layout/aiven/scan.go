@@ -44,11 +44,22 @@ func NewScanner(l *Layout) *Scanner {
 }
 
 // Prefixes leaves out those that another one's listing holds.
-func (s *Scanner) Prefixes() []string {
+func (s *Scanner) Prefixes() []string { return s.roots("") }
+
+// PartitionPrefixes are the partition's folders, one under each of the prefixes.
+func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string {
+	if !segment.LegalTopic(topic) || id.Topic.IsZero() || id.Partition < 0 {
+		return nil
+	}
+	return s.roots(folder(topic, id))
+}
+
+// roots puts each of the prefixes before a folder, and leaves out what another one's listing holds.
+func (s *Scanner) roots(folder string) []string {
 	var roots []string
 	for _, p := range slices.Backward(s.prefixes) {
-		if !slices.ContainsFunc(roots, func(r string) bool { return strings.HasPrefix(p, r) }) {
-			roots = append(roots, p)
+		if !slices.ContainsFunc(roots, func(r string) bool { return strings.HasPrefix(p+folder, r) }) {
+			roots = append(roots, p+folder)
 		}
 	}
 	return roots

@@ -162,3 +162,35 @@ func TestScannerCheckpointThatFailsAuthentication(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPartitionPrefixes: with them all keys of a partition are listed, each once, and none of a neighbour's.
+func TestPartitionPrefixes(t *testing.T) {
+	id := tier.PartitionID{Topic: segment.UUID{1, 15: 9}, Partition: 1}
+	folder := "lat-" + id.Topic.String() + "/1/"
+	for _, tt := range []struct {
+		prefixes, want []string
+	}{
+		{[]string{""}, []string{folder}},
+		{[]string{"ts/", "old/"}, []string{"old/" + folder, "ts/" + folder}},
+		{[]string{"ts", "ts-old/"}, []string{"ts" + folder, "ts-old/" + folder}}, // of the bucket, "ts" holds both
+		{[]string{"", folder}, []string{folder}},                                 // one folder in the other
+	} {
+		s := newStand(t, Options{Prefixes: tt.prefixes})
+		scan := NewScanner(s.Layout)
+		got := scan.PartitionPrefixes("lat", id)
+		slices.Sort(got)
+		slices.Sort(tt.want)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.prefixes, got, tt.want)
+		}
+	}
+	scan := NewScanner(newStand(t, Options{}).Layout)
+	for _, bad := range []struct {
+		topic string
+		id    tier.PartitionID
+	}{{"", id}, {"../x", id}, {"lat", tier.PartitionID{}}, {"lat", tier.PartitionID{Topic: id.Topic, Partition: -1}}} {
+		if got := scan.PartitionPrefixes(bad.topic, bad.id); got != nil {
+			t.Errorf("%q %v: %q", bad.topic, bad.id, got)
+		}
+	}
+}

@@ -43,6 +43,14 @@ func NewScanner(l *Layout) *Scanner { return &Scanner{layout: l, memory: budget.
 
 func (s *Scanner) Prefixes() []string { return []string{s.layout.prefix} }
 
+// PartitionPrefixes is the partition's folder.
+func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string {
+	if checkPartition(topic, id) != nil {
+		return nil
+	}
+	return []string{s.layout.folder(topic, id)}
+}
+
 // Classify reads "<topic>-<id>/<partition>/<20 digits>-<id>.log", ".meta", or "start" in place of the last.
 func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
 	foreign := func() (layout.Part, layout.Name) { return layout.ForeignPart, layout.Name{} }

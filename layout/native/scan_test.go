@@ -171,3 +171,20 @@ func FuzzClassify(f *testing.F) {
 		}
 	})
 }
+
+func TestPartitionPrefixes(t *testing.T) {
+	_, scan, o := scanned(t, "p/", nil)
+	_, name := scan.Classify(o.Key)
+	got := scan.PartitionPrefixes(name.Topic, name.Partition)
+	if len(got) != 1 || !strings.HasPrefix(o.Key, got[0]) || !strings.HasSuffix(got[0], "/") {
+		t.Errorf("%q for %q", got, o.Key)
+	}
+	name.Partition.Partition++
+	if other := scan.PartitionPrefixes(name.Topic, name.Partition); strings.HasPrefix(o.Key, other[0]) {
+		t.Errorf("%q for %q", other, o.Key)
+	}
+	name.Partition.Partition = -1
+	if got := scan.PartitionPrefixes(name.Topic, name.Partition); got != nil {
+		t.Errorf("%q for a partition that cannot be", got)
+	}
+}
