@@ -39,8 +39,9 @@ var boundAsks = [boundKinds]struct {
 const (
 	// largestOffset bounds what is believed, so that nobody's sum of two offsets overflows.
 	largestOffset = 1 << 62
-	// brokerPatience bounds what one broker may take of a round, so that a dead one does not hold up the others' answers.
-	brokerPatience = 5 * time.Second
+	// brokerPatience bounds what one broker may take of a round for the bounds, so that a dead one does not hold up the
+	// others' answers. Who calls Refresh may wait for two rounds, and should get an answer within 5 s.
+	brokerPatience = 2 * time.Second
 )
 
 // bounds is what a leader answered for a partition.
@@ -61,7 +62,9 @@ func (a *asker) askBounds(ctx context.Context, brokers map[int32][]*partition, a
 		defer mu.Unlock()
 		for i, p := range parts {
 			b := &answers[i]
+			p.waits = false
 			if !b.answered[logStart] || !b.answered[lastStable] || !b.answered[highWatermark] {
+				p.waits = errors.Is(b.err, kerr.UnknownLeaderEpoch)
 				a.unanswered++
 				a.failure(asError(fmt.Sprintf("list offsets of %s-%d at broker %d", p.topic, p.now.Number, broker), b.err))
 				continue

@@ -23,8 +23,13 @@
 //   - A topic's absence from the list of all topics does not prove that it is gone: a lagging broker lists less, and so
 //     does every broker once the right to describe the topic was withdrawn. Of a watched topic it is believed when a
 //     second request, which names the topic, is answered with "unknown".
-//   - A lineage takes one answer per leader epoch that wrote, a hundred per round and at most 1,000 in all. A partition that
-//     has more gets none (nil, logged), and its readers derive it from the segments.
+//   - A lineage takes one answer per leader epoch that wrote, a hundred per round and at most 1,000 in all. Of a partition
+//     that has more (logged) the newest are told, and readers derive the others from the segments.
+//   - A lineage is of one leader epoch. From the moment that another leader is known until it has told its own, nothing that
+//     older epochs wrote counts as part of the log (Partition.LineagePending): an unclean election may have cut it
+//     anywhere. It takes the same round as a rule; ten more follow at once. While there is no leader the log cannot change,
+//     and what was known stays.
+//   - One broker has 2 s of a round for the bounds and 1 s for lineages: one that hangs costs its own partitions only.
 //   - While the cluster is away the View stays and Age grows. An outage is logged once, and once more when it is over.
 //
 // The principal needs the right to describe the topics. Kafka lists no topic that it may not describe; ids that were

@@ -14,11 +14,15 @@ import (
 )
 
 const (
-	// deepestWalk is how many answers a lineage may take, one per leader epoch that wrote. Beyond it the lineage is
-	// unknown (nil) until the leader epoch changes, and readers derive it from the segments' metadata.
+	// deepestWalk is how many answers a lineage may take, one per leader epoch that wrote. What lies below is left to the
+	// readers, who derive it from the segments' metadata.
 	deepestWalk = 1000
-	// walkPerRound is how many of them one round takes, so that a View does not wait for a thousand round trips.
+	// walkPerRound is how many of them one round takes, and walkPatience how long, so that a View does not wait for a
+	// thousand round trips. No step begins in the later half of walkPatience: each has at least that long.
 	walkPerRound = 100
+	walkPatience = time.Second
+	// hastyRounds is how many rounds follow at once while a lineage is pending: its partition is not read from meanwhile.
+	hastyRounds = 10
 )
 
 // lineage is what is known of the leader epochs that wrote a partition, and the walk that finds out more.
@@ -27,8 +31,8 @@ const (
 // which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it gives the epoch asked
 // and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when an end offset is not
 // above the log start, and early at an epoch that was known before: two logs that both hold records of one epoch are equal up
-// to that epoch's start. An answer that is undefined (epoch -1) ends it without a result, and the next round starts anew: the
-// leader has no epochs of its log, as with old message formats.
+// to that epoch's start. An answer that is undefined (epoch -1) ends it, and the next round starts anew: the leader has no
+// epochs of its log, as with old message formats. Until it has, what was known before stays below the end of its log.
 //
 // The start of the first epoch that wrote after a prefix of records older than message format v2 is where they end; if
 // that epoch is 0 it is taken to begin at the log start, since there is no epoch below to ask for.
@@ -36,24 +40,36 @@ type lineage struct {
 	// entries ascend. The last is that of the leader epoch they were asked under, even while it has written nothing: it
 	// begins at the end of the log that its leader found, and may write at any time.
 	entries []segment.EpochStart
-	epoch   int32 // the leader epoch under which entries were asked
-	known   bool  // there was such a walk
+	epoch   int32 // the leader epoch under which entries were asked; -1 = there are none
+	known   bool  // the walk under epoch told all that can be known
 	walk    *walk // the one under way
 }
 
-// shown gives the entries for a View: those from the one that holds the log start on, the leader's own only if it wrote.
-func (l *lineage) shown(p *Partition) []segment.EpochStart {
-	list := l.entries
-	if n := len(list); n > 0 && list[n-1].Epoch == l.epoch && p.HighWatermark >= 0 && list[n-1].StartOffset >= p.HighWatermark {
-		list = list[:n-1]
+// shown gives the entries for a View: those from the one that holds the log start on. The leader's own is one of them
+// even while it has written nothing: it says where the log ends that its leader found, and what another leader wrote
+// beyond is lost.
+//
+// pending says that the present leader epoch has not told its lineage. After an unclean election its log may part
+// anywhere from what was known before, so nothing of older epochs counts: the own epoch is shown from the log start on, as
+// if it had written all there is. What was known stays while waiting is certain to do no harm: while there is no leader, or
+// it says that it is not yet the leader of this epoch, the log is as it was. At the first sight of a partition there is
+// nothing to keep; nil then, until its leader answers for the bounds.
+func (l *lineage) shown(p *partition, at time.Time) (list []segment.EpochStart, pending bool) {
+	now := &p.now
+	list = l.entries
+	if now.LeaderEpoch >= 0 && l.epoch != now.LeaderEpoch {
+		pending = true
+		if !p.waits && now.Leader >= 0 && (l.epoch >= 0 || now.BoundsAt.Equal(at)) {
+			return []segment.EpochStart{{Epoch: now.LeaderEpoch, StartOffset: max(now.LogStart, 0)}}, true
+		}
 	}
-	for len(list) > 1 && list[1].StartOffset <= p.LogStart {
+	for len(list) > 1 && list[1].StartOffset <= now.LogStart {
 		list = list[1:]
 	}
 	if len(list) == 0 {
-		return nil
+		return nil, pending
 	}
-	return slices.Clip(list)
+	return slices.Clip(list), pending
 }
 
 // due tells whether the leader has to be asked.
@@ -101,6 +117,7 @@ func (w *walk) answer(epoch int32, end, logStart int64, old []segment.EpochStart
 		return
 	}
 	if w.steps >= deepestWalk {
+		slices.Reverse(w.found)
 		w.status = walkTooDeep
 	}
 }
@@ -145,6 +162,25 @@ func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) 
 	return walking
 }
 
+// undefined gives what is left to say when the leader has no epochs of its log: what was known below the end of it, which
+// is where its own begins if it has written nothing, and nil if it did not even tell that.
+func (w *walk) undefined(p *Partition, old []segment.EpochStart) []segment.EpochStart {
+	end := w.end
+	if w.first {
+		if p.HighWatermark < 0 || p.HighWatermark > p.LogStart {
+			return nil
+		}
+		end = p.LogStart // the log is empty
+	}
+	var list []segment.EpochStart
+	for _, e := range old {
+		if e.Epoch < w.under && e.StartOffset < end {
+			list = append(list, e)
+		}
+	}
+	return append(list, segment.EpochStart{Epoch: w.under, StartOffset: end})
+}
+
 // walkLineages asks for the lineages that are due, all partitions of a broker in one request, if the leader answered for
 // the bounds in the View of at. more says that there is more to ask.
 func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
@@ -164,17 +200,21 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 			walking[p.now.Leader] = append(walking[p.now.Leader], p)
 		}
 	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, walkPatience)
+	defer cancel()
 	for range walkPerRound {
 		if len(walking) == 0 {
 			return false
+		}
+		if time.Since(began) > walkPatience/2 {
+			return true
 		}
 		answers := make(map[int32]*epochAnswers, len(walking))
 		for broker, parts := range walking {
 			answers[broker] = &epochAnswers{list: make([]epochAnswer, len(parts))}
 		}
 		perBroker(walking, func(broker int32, parts []*partition) {
-			ctx, cancel := context.WithTimeout(ctx, brokerPatience)
-			defer cancel()
 			answers[broker].err = a.epochsOf(ctx, broker, parts, answers[broker].list)
 		})
 		next := map[int32][]*partition{}
@@ -184,6 +224,10 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 				err := got.err
 				if err == nil {
 					err = got.list[i].err
+				}
+				if errors.Is(err, errOldEpochs) || errors.Is(err, kerr.UnsupportedVersion) { // it will never tell
+					a.failure(err)
+					got.list[i], err = epochAnswer{epoch: -1, end: -1}, nil
 				}
 				if err != nil { // asked again next round, from here on
 					a.unanswered++
@@ -211,14 +255,14 @@ func (a *asker) step(p *partition, got epochAnswer) bool {
 	case walkDone:
 		l.entries, l.epoch, l.known = w.found, w.under, true
 	case walkTooDeep:
-		a.log.Warn("a partition has too many leader epochs: its lineage comes from the segments", "topic", p.topic,
+		a.log.Warn("a partition has too many leader epochs: the older ones come from the segments", "topic", p.topic,
 			"partition", p.now.Number, "leader_epoch", w.under, "asked", w.steps)
-		l.entries, l.epoch, l.known = nil, w.under, true
+		l.entries, l.epoch, l.known = w.found, w.under, true
 	case walkUndefined:
-		// The leader does not know (yet): what was known stays, and the next round asks again.
+		l.entries, l.epoch, l.known = w.undefined(&p.now, l.entries), w.under, false
 	case walkNonsense:
 		a.metrics.reject(rejectLineage)
-		l.entries, l.known = nil, false
+		l.entries, l.epoch, l.known = nil, w.under, false
 	}
 	l.walk = nil
 	return false

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"coldtap/segment"
 
@@ -65,14 +66,16 @@ func TestLineageOfALog(t *testing.T) {
 		{"one epoch", leaderLog{lin(0, 0), 10}, 0, 0, 10, lin(0, 0)},
 		{"first epoch is not 0", leaderLog{lin(5, 0), 10}, 5, 0, 10, lin(5, 0)},
 		{"several", leaderLog{lin(2, 0, 5, 100, 9, 250), 300}, 9, 0, 300, lin(2, 0, 5, 100, 9, 250)},
-		{"the leader's own wrote nothing", leaderLog{lin(2, 0, 5, 100, 9, 300), 300}, 9, 0, 300, lin(2, 0, 5, 100)},
-		{"the leader's own wrote nothing that is committed", leaderLog{lin(2, 0, 5, 100, 9, 300), 305}, 9, 0, 300, lin(2, 0, 5, 100)},
+		{"the leader's own wrote nothing", leaderLog{lin(2, 0, 5, 100, 9, 300), 300}, 9, 0, 300, lin(2, 0, 5, 100, 9, 300)},
+		{"the leader's own wrote nothing that is committed", leaderLog{lin(2, 0, 5, 100, 9, 300), 305}, 9, 0, 300, lin(2, 0, 5, 100, 9, 300)},
 		{"log start inside an epoch", leaderLog{lin(2, 0, 5, 100, 9, 250), 300}, 9, 150, 300, lin(5, 100, 9, 250)},
 		{"log start at an epoch", leaderLog{lin(2, 0, 5, 100, 9, 250), 300}, 9, 100, 300, lin(5, 100, 9, 250)},
 		{"trimmed by the leader", leaderLog{lin(5, 150, 9, 250), 300}, 9, 150, 300, lin(5, 150, 9, 250)},
 		{"a prefix without epochs", leaderLog{lin(5, 50, 9, 250), 300}, 9, 0, 300, lin(5, 50, 9, 250)},
-		{"no epochs at all", leaderLog{lin(9, 300), 300}, 9, 0, 300, nil},
-		{"empty log", leaderLog{lin(9, 300), 300}, 9, 300, 300, nil},
+		{"no epochs at all", leaderLog{lin(9, 300), 300}, 9, 0, 300, lin(9, 300)},
+		{"empty log", leaderLog{lin(9, 300), 300}, 9, 300, 300, lin(9, 300)},
+		{"unclean election, nothing written since", leaderLog{lin(7, 50, 8, 100), 100}, 8, 50, 100, lin(7, 50, 8, 100)},
+		{"unclean election, all is lost", leaderLog{lin(8, 100), 100}, 8, 100, 100, lin(8, 100)},
 		{"empty log, written to since", leaderLog{lin(9, 300), 300}, 9, 300, 310, lin(9, 300)},
 	}
 	for _, tt := range tests {
@@ -81,9 +84,10 @@ func TestLineageOfALog(t *testing.T) {
 			if w.status != walkDone {
 				t.Fatalf("status %d", w.status)
 			}
-			l := lineage{entries: w.found, epoch: tt.under, known: true}
-			if got := l.shown(&Partition{LogStart: tt.start, HighWatermark: tt.hw}); !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, want %v", got, tt.want)
+			p := partition{now: Partition{LeaderEpoch: tt.under, LogStart: tt.start, HighWatermark: tt.hw},
+				lineage: lineage{entries: w.found, epoch: tt.under, known: true}}
+			if got, pending := p.lineage.shown(&p, time.Time{}); !slices.Equal(got, tt.want) || pending {
+				t.Errorf("got %v (pending %v), want %v", got, pending, tt.want)
 			}
 		})
 	}
@@ -119,8 +123,10 @@ func TestLineageFromAnOlderOne(t *testing.T) {
 		start += rnd.Int64N(l.end - start + 1)
 		cold, warm := climb(l, top(), start, nil), climb(l, top(), start, old)
 		shown := func(w *walk) entries {
-			s := lineage{entries: w.found, epoch: top(), known: true}
-			return s.shown(&Partition{LogStart: start, HighWatermark: l.end})
+			p := partition{now: Partition{LeaderEpoch: top(), LogStart: start, HighWatermark: l.end},
+				lineage: lineage{entries: w.found, epoch: top(), known: true}}
+			list, _ := p.lineage.shown(&p, time.Time{})
+			return list
 		}
 		var want entries
 		for i, e := range l.entries {
@@ -128,7 +134,7 @@ func TestLineageFromAnOlderOne(t *testing.T) {
 			if i+1 < len(l.entries) {
 				next = l.entries[i+1].StartOffset
 			}
-			if next > start && next > e.StartOffset {
+			if i+1 == len(l.entries) || next > start && next > e.StartOffset {
 				want = append(want, e)
 			}
 		}
@@ -198,8 +204,8 @@ func TestLineageTooDeep(t *testing.T) {
 		l.entries = append(l.entries, segment.EpochStart{Epoch: i, StartOffset: int64(i)})
 	}
 	l.end = deepestWalk + 1
-	if w := climb(l, deepestWalk, 0, nil); w.status != walkTooDeep || w.steps != deepestWalk {
-		t.Errorf("status %d after %d questions", w.status, w.steps)
+	if w := climb(l, deepestWalk, 0, nil); w.status != walkTooDeep || w.steps != deepestWalk || !slices.Equal(w.found, l.entries[2:]) {
+		t.Errorf("status %d after %d questions, %d entries from %v on", w.status, w.steps, len(w.found), w.found[0])
 	}
 	if w := climb(l, deepestWalk, 2, nil); w.status != walkDone || len(w.found) != deepestWalk-1 {
 		t.Errorf("one question less: status %d, %d entries", w.status, len(w.found))
@@ -242,8 +248,7 @@ func TestLineageFollowsLeaders(t *testing.T) {
 	c := open(t, quiet(k.ListenAddrs()...), nil)
 	watch(t, c, "orders")
 	var want entries
-	first := part(t, c, 0)
-	if first.Lineage != nil {
+	if first := part(t, c, 0); !slices.Equal(first.Lineage, lin(int64(first.LeaderEpoch), 0)) {
 		t.Errorf("an empty partition has the lineage %v", first.Lineage)
 	}
 	write := func(n int) {
@@ -260,8 +265,12 @@ func TestLineageFollowsLeaders(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		p := part(t, c, 0)
-		if !slices.Equal(p.Lineage, want) {
-			t.Errorf("%s: lineage %v, want %v", what, p.Lineage, want)
+		want := slices.Clip(want)
+		if want[len(want)-1].Epoch < p.LeaderEpoch { // the leader has written nothing
+			want = append(want, segment.EpochStart{Epoch: p.LeaderEpoch, StartOffset: p.HighWatermark})
+		}
+		if !slices.Equal(p.Lineage, want) || p.LineagePending {
+			t.Errorf("%s: lineage %v (pending %v), want %v", what, p.Lineage, p.LineagePending, want)
 		}
 		if p.LeaderEpoch != k.PartitionInfo("orders", 0).Epoch || p.Leader != k.LeaderFor("orders", 0) {
 			t.Errorf("%s: leader %d, epoch %d", what, p.Leader, p.LeaderEpoch)

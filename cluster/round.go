@@ -37,7 +37,9 @@ type partition struct {
 	stale int // rounds in a row whose metadata had an older leader epoch
 
 	boundsEpoch int32 // the leader epoch under which now's bounds were answered
+	waits       bool  // the leader said that it is not yet the leader of now's epoch
 	lineage     lineage
+	pending     int // rounds in a row in which the lineage was shown as pending
 }
 
 // staleRounds is how often in a row Metadata with an older leader epoch is ignored. It is five in clients, too.
@@ -60,7 +62,9 @@ func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]
 	brokers := a.byLeader()
 	a.askBounds(ctx, brokers, v.At)
 	more = a.walkLineages(ctx, v.At)
-	a.fill(v)
+	if a.fill(v) {
+		more = true
+	}
 	return v, more, nil
 }
 
@@ -207,7 +211,7 @@ func bare(p *kmsg.MetadataResponseTopicPartition) Partition {
 
 func sameBare(old Partition, p kmsg.MetadataResponseTopicPartition) bool {
 	return old.Number == p.Partition && old.Leader == p.Leader && old.LeaderEpoch == p.LeaderEpoch && old.BoundsAt.IsZero() &&
-		old.Lineage == nil
+		old.Lineage == nil && !old.LineagePending
 }
 
 // enroll brings the watched partitions in line with the topics there are.
@@ -224,7 +228,7 @@ func (a *asker) enroll(v *View, watched map[segment.UUID]struct{}) {
 			p := known[m.Number]
 			if p == nil {
 				p = &partition{now: Partition{Number: m.Number, Leader: -1, LeaderEpoch: -1, LogStart: -1, LocalStart: -1, HighWatermark: -1,
-					LastStable: -1, LatestTiered: -1}, boundsEpoch: -1}
+					LastStable: -1, LatestTiered: -1}, boundsEpoch: -1, lineage: lineage{epoch: -1}}
 			}
 			p.topic = t.Name
 			if m.LeaderEpoch < p.now.LeaderEpoch && p.stale < staleRounds {
@@ -263,13 +267,14 @@ func (a *asker) failure(err error) {
 	}
 }
 
-// fill puts the watched partitions into the View, and clears what is left of those that were watched before.
-func (a *asker) fill(v *View) {
+// fill puts the watched partitions into the View, and clears what is left of those that were watched before. hasty says that
+// a lineage has not been pending for long.
+func (a *asker) fill(v *View) (hasty bool) {
 	for i := range v.Topics {
 		t := &v.Topics[i]
 		parts, watched := a.topics[t.ID]
 		if !watched {
-			if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return !p.BoundsAt.IsZero() || p.Lineage != nil }) {
+			if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return !p.BoundsAt.IsZero() || p.Lineage != nil || p.LineagePending }) {
 				t.Partitions = forget(t.Partitions)
 			}
 			continue
@@ -278,11 +283,16 @@ func (a *asker) fill(v *View) {
 		for _, m := range t.Partitions {
 			p := parts[m.Number]
 			now := p.now
-			now.Lineage = p.lineage.shown(&now)
+			now.Lineage, now.LineagePending = p.lineage.shown(p, v.At)
+			if p.pending++; !now.LineagePending {
+				p.pending = 0
+			}
+			hasty = hasty || p.pending > 0 && p.pending <= hastyRounds && now.Leader >= 0
 			list = append(list, now)
 		}
 		t.Partitions = list
 	}
+	return hasty
 }
 
 // forget gives the partitions of a topic that was kept from the View before and is not watched any more.

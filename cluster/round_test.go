@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"coldtap/segment"
 
@@ -210,5 +212,37 @@ func TestMetadataThatLags(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(c.metrics.rejected.WithLabelValues(rejectStale)); got != staleRounds {
 		t.Errorf("counted %v", got)
+	}
+}
+
+// TestALeaderThatHangs costs its own partitions the round, and nobody else: who waits for it no longer than 5 s, as
+// followers of the metadata topic did, has an answer.
+func TestALeaderThatHangs(t *testing.T) {
+	k := brokers(t)
+	for p := range int32(2) {
+		if err := k.MoveTopicPartition("orders", p, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(t, quiet(k.ListenAddrs()...), nil)
+	watch(t, c, "orders")
+	part(t, c, 0)
+	release := make(chan struct{})
+	defer close(release)
+	k.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		if k.CurrentNode() == 1 {
+			k.SleepControl(func() { <-release })
+		}
+		return nil, nil, false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := c.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	v := c.View()
+	if list := named(t, v, "orders").Partitions; !list[0].BoundsAt.Equal(v.At) || list[1].BoundsAt.Equal(v.At) {
+		t.Errorf("view of %v: %+v", v.At, list)
 	}
 }

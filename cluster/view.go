@@ -39,8 +39,12 @@ type Partition struct {
 	BoundsAt time.Time
 
 	// Lineage lists the leader epochs that wrote records and where each began, ascending, from the one that holds
-	// LogStart on (OffsetForLeaderEpoch, KIP-320).
+	// LogStart on (OffsetForLeaderEpoch, KIP-320). The last is the leader's own, even while it has written nothing: what
+	// an older epoch wrote from there on is not in the log. nil: the leader cannot tell, or was never reached.
 	Lineage []segment.EpochStart
+	// LineagePending says that the leader of LeaderEpoch has not told the lineage yet. Lineage is then {LeaderEpoch,
+	// LogStart}, since the log may have parted anywhere from the one that was known; or that one, while there is no leader.
+	LineagePending bool
 }
 
 // Topic gives the topic of an id; false when the cluster has none now.
