@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"coldtap/segment"
 
@@ -19,8 +21,11 @@ const (
 	// batch, since brokers always answer with one; a broker's message.max.bytes is 1 MiB by default.
 	answerBytes  = 8 << 20
 	portionBytes = 1 << 20
-	// batchBytes bounds what one batch may decompress to.
-	batchBytes = 64 << 20
+	// mostBytes bounds an answer that does not keep to that.
+	mostBytes = 32 << 20
+	// leaderPatience is how long one leader may take to tell its offsets, so that one that hangs does not use up the time
+	// that the others' answers have (askTimeout).
+	leaderPatience = 2 * time.Second
 
 	earliest = -2
 	latest   = -1
@@ -29,6 +34,8 @@ const (
 var (
 	errNoTopic  = errors.New("the cluster has no such topic")
 	errNoLeader = errors.New("a partition has no leader")
+	// errCut is a leader's word that its log is not the one from which was read (KIP-595's diverging epoch).
+	errCut = errors.New("the log was cut below what was read, by an unclean election")
 )
 
 // brokers asks the cluster for what the topic holds: Metadata, ListOffsets and Fetch are all that it ever sends.
@@ -42,7 +49,7 @@ type brokers struct {
 
 func dial(opt []kgo.Opt, topic string) (*brokers, error) {
 	// Client metrics (KIP-714) would be the one thing that is sent to the cluster to keep.
-	client, err := kgo.NewClient(append(slices.Clone(opt), kgo.DisableClientMetrics())...)
+	client, err := kgo.NewClient(append(slices.Clone(opt), kgo.DisableClientMetrics(), kgo.BrokerMaxReadBytes(mostBytes), kgo.FetchMaxBytes(answerBytes))...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,22 +130,43 @@ func (b *brokers) locate(ctx context.Context) (*placement, error) {
 
 // offsets asks every leader for the earliest or latest offset of its partitions; all must answer.
 func (b *brokers) offsets(ctx context.Context, at *placement, which int64) ([]int64, error) {
-	offsets := make([]int64, len(at.leaders))
-	groups := at.byLeader()
-	if len(groups[-1]) > 0 {
-		return nil, fmt.Errorf("%w: %v", errNoLeader, groups[-1])
+	offsets, failed := b.offsetsOfMost(ctx, at, which)
+	var causes []error
+	for _, partition := range slices.Sorted(maps.Keys(failed)) {
+		if err := failed[partition]; !slices.Contains(causes, err) {
+			causes = append(causes, err)
+		}
 	}
+	return offsets, errors.Join(causes...)
+}
+
+// offsetsOfMost also gives why partitions have no offset, -1; partitions of one leader may share an error.
+func (b *brokers) offsetsOfMost(ctx context.Context, at *placement, which int64) (offsets []int64, failed map[int32]error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	defer cancel()
+	offsets = make([]int64, len(at.leaders))
+	failed = map[int32]error{}
+	groups := at.byLeader()
 	var (
-		wait   sync.WaitGroup
-		mu     sync.Mutex
-		failed error
+		wait sync.WaitGroup
+		mu   sync.Mutex
 	)
+	fail := func(partitions []int32, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, p := range partitions {
+			failed[p], offsets[p] = err, -1
+		}
+	}
 	for broker, partitions := range groups {
+		if broker < 0 {
+			fail(partitions, fmt.Errorf("%w: %v", errNoLeader, partitions))
+			continue
+		}
 		wait.Go(func() {
-			err := b.offsetsOf(ctx, at, broker, partitions, which, offsets)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
+			if err := b.offsetsOf(ctx, at, broker, partitions, which, offsets); err != nil {
+				fail(partitions, err)
+			}
 		})
 	}
 	wait.Wait()
@@ -188,7 +216,14 @@ func (b *brokers) offsetsOf(ctx context.Context, at *placement, broker int32, pa
 // wanted is a partition to fetch, and from where.
 type wanted struct {
 	partition int32
-	offset    int64
+	position
+}
+
+// position is how far a partition was read.
+type position struct {
+	offset int64 // to read next
+	epoch  int32 // leader epoch of the last batch below, -1 = unknown: the leader is asked whether its log has that too
+	doubt  bool  // the batch at offset could not be read once
 }
 
 // portion is what an answer holds of one partition.
@@ -196,7 +231,7 @@ type portion struct {
 	partition int32
 	end       int64  // high watermark
 	bytes     []byte // whole batches and perhaps a cut one; the first may begin below what was wanted
-	err       error
+	err       error  // errCut: what was read is not in the leader's log
 }
 
 // fetch asks one broker for what comes after the wanted positions; it waits up to wait ms when there is nothing.
@@ -212,6 +247,7 @@ func (b *brokers) fetch(ctx context.Context, at *placement, broker int32, from [
 		part.Partition = w.partition
 		part.CurrentLeaderEpoch = at.leaders[w.partition].epoch
 		part.FetchOffset = w.offset
+		part.LastFetchedEpoch = w.epoch
 		part.PartitionMaxBytes = portionBytes
 		topic.Partitions = append(topic.Partitions, part)
 	}
@@ -233,63 +269,12 @@ func (b *brokers) fetch(ctx context.Context, at *placement, broker int32, from [
 			return nil, fmt.Errorf("broker %d answered for another topic", broker)
 		}
 		for _, p := range t.Partitions {
-			portions = append(portions, portion{p.Partition, p.HighWatermark, p.RecordBatches, kerr.ErrorForCode(p.ErrorCode)})
+			err := kerr.ErrorForCode(p.ErrorCode)
+			if err == nil && p.DivergingEpoch.EndOffset >= 0 {
+				err = errCut
+			}
+			portions = append(portions, portion{p.Partition, p.HighWatermark, p.RecordBatches, err})
 		}
 	}
 	return portions, nil
-}
-
-// entries opens the batches of a portion: each gets every record from offset from on, but those of control batches.
-// next is the offset to go on from: that behind the last whole batch, whatever is left in it.
-type entries struct {
-	decoder *segment.Decoder
-}
-
-func newEntries() *entries { return &entries{segment.NewDecoder(batchBytes, nil)} }
-
-func (e *entries) close() { e.decoder.Close() }
-
-func (e *entries) each(log []byte, from int64, fn func(*segment.Record) error) (next int64, err error) {
-	next = from
-	for batch, err := range segment.Batches(log) {
-		if err != nil {
-			if bad, ok := errors.AsType[*segment.Error](err); ok && bad.Kind == segment.Truncated {
-				break // an answer may end in a part of a batch
-			}
-			return next, err
-		}
-		h := &batch.Header
-		if h.LastOffset() < next {
-			continue
-		}
-		if err := segment.VerifyCRC(h, batch.Bytes); err != nil {
-			return next, err
-		}
-		if !h.IsControl() {
-			if err := e.batch(batch.Bytes, next, fn); err != nil {
-				return next, err
-			}
-		}
-		next = h.LastOffset() + 1
-	}
-	return next, nil
-}
-
-func (e *entries) batch(bytes []byte, from int64, fn func(*segment.Record) error) error {
-	if err := e.decoder.Open(bytes); err != nil {
-		return err
-	}
-	var r segment.Record
-	for {
-		ok, err := e.decoder.Next(&r)
-		if err != nil || !ok {
-			return err
-		}
-		if r.Offset < from {
-			continue
-		}
-		if err := fn(&r); err != nil {
-			return err
-		}
-	}
 }

@@ -166,7 +166,7 @@ func TestKindsAreLabels(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	if len(seen) != int(TooLarge) {
+	if len(seen) != int(BadBatch) {
 		t.Errorf("%d kinds", len(seen))
 	}
 }

@@ -12,8 +12,8 @@ import (
 // decoding and applying take turns on two cores.
 type digest struct {
 	partition int32
-	next      int64 // position behind them
-	end       int64 // the partition's end when they were fetched
+	next      position // behind them
+	end       int64    // the partition's end when they were fetched
 	records   int
 	newest    int64 // ms, the last record's timestamp; -1 = no records
 	changes   []tier.Change
@@ -72,6 +72,16 @@ func (d *digest) take(r *segment.Record, partitions int32) {
 	}
 	d.see(sighting{of.Topic, name, at})
 	d.changes = Changes(d.changes, record)
+}
+
+// skip notes a batch that was passed over.
+func (d *digest) skip(bad *unreadable) {
+	d.faults = append(d.faults, fault{bad.header.BaseOffset, bad.kind()})
+}
+
+// kind makes an error of this package of it.
+func (u *unreadable) kind() *Error {
+	return fail(BadBatch, -1, "a batch of %d bytes from offset %d on: %v", u.size, u.header.BaseOffset, u.error)
 }
 
 // see keeps one sighting of each topic for a run of records about it.

@@ -14,6 +14,11 @@
 //     4.x writes for a record, Append writes, byte for byte, at message version 0.
 //   - Nothing in a value sizes an allocation before it was compared with the bytes that are there. Hostile bytes give an
 //     *Error, never a panic.
+//   - A batch that cannot be read (checksum, compression, form) is asked for once more, then counted (BadBatch), logged the
+//     first time, and passed over, if it is known where the next one begins. If not, its partition stops there: Status says
+//     so, what is in the view goes on being served, and Refresh fails for what is filed in that partition.
+//   - One leader's answer takes at most 32 MiB, of which 16 MiB of values are taken at a time. Batches that decompress to
+//     more than 4 MiB, up to 64 MiB, are opened by one leader's reader at a time.
 //   - Whether a step is legal after the ones before it is the tier's to say: Changes translates, it does not judge.
 //   - A Follower's view is everything or nothing: it is published when it holds all that the topic held at the start,
 //     with the bounds that the cluster told. Afterwards an answer's records become visible together.
@@ -22,10 +27,13 @@
 //   - The snapshot file is a cache of the topic. Its positions and its segments are of one moment; whatever is wrong with
 //     it costs a full replay and a warning. It restores the tier exactly, preferences among overlapping segments included.
 //   - Whatever breaks the chain between what was read and what the topic holds (another topic or cluster id, a log start
-//     beyond the position, an end before it) starts the replay anew; until it has caught up Ready says no.
+//     beyond the position, an end before it, a leader whose log parted from ours below it) starts the replay anew, at
+//     growing distances; until it has caught up Ready says no. Each Fetch tells the leader epoch of the last batch that was
+//     read, so that a leader notices records that an unclean election has replaced (Fetch version 12, KIP-595).
+//   - A Refresh is for a partition. It fails if that partition's leader, or the leader of the metadata partition in which
+//     it is filed, did not answer; what other leaders do is no matter. Ready does not wait for leaders that are away.
 //   - Nothing is written to the cluster: the API keys sent are ApiVersions, Metadata (which never creates a topic),
 //     ListOffsets and Fetch, and SASL's.
 //
-// Non-goals: writing to the topic, consumer groups, and noticing that an unclean election replaced records below the
-// position by as many others (the metadata topic has min.insync.replicas 2 and brokers would be as wrong).
+// Non-goals: writing to the topic, and consumer groups.
 package topic

@@ -15,6 +15,7 @@ const (
 	UnknownVersion                 // a message version whose fields are not known
 	Malformed                      // bytes that are missing, left over, or impossible
 	TooLarge                       // more array elements or tagged fields than Kafka's own decoder takes
+	BadBatch                       // a whole batch of records that cannot be read: checksum, compression, form
 )
 
 var kindNames = [...]string{
@@ -24,11 +25,12 @@ var kindNames = [...]string{
 	UnknownVersion: "unknown_version",
 	Malformed:      "malformed",
 	TooLarge:       "too_large",
+	BadBatch:       "bad_batch",
 }
 
 // Kinds lists every kind, for creating a metric's label values beforehand.
 func Kinds() []Kind {
-	return []Kind{NullValue, UnknownFrame, UnknownRecord, UnknownVersion, Malformed, TooLarge}
+	return []Kind{NullValue, UnknownFrame, UnknownRecord, UnknownVersion, Malformed, TooLarge, BadBatch}
 }
 
 // String gives the kind as a metric label, e.g. "unknown_version".

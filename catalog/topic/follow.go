@@ -33,22 +33,25 @@ type anew struct{ error }
 // errRetry ends a follow of which the trouble was told already.
 var errRetry = errors.New("try again")
 
-// run follows until ctx ends.
+// run follows until ctx ends. Whatever the brokers say, there is a pause between attempts that came to nothing: a leader
+// that refuses the start it has told would else be asked 3,000 times a second.
 func (f *Follower) run(ctx context.Context) {
 	f.replay = f.restore()
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.follow(ctx, pause)
-		if why, ok := errors.AsType[anew](err); ok {
-			f.startAnew(why.error)
-			err = nil
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > 2*maxPause {
+			pause = firstPause
 		}
 		if err == nil {
 			continue
 		}
-		if ctx.Err() != nil {
-			return
+		if why, ok := errors.AsType[anew](err); ok {
+			f.startAnew(why.error)
 		}
 		if !errors.Is(err, errRetry) {
 			f.troubled(err)
@@ -57,9 +60,7 @@ func (f *Follower) run(ctx context.Context) {
 			case <-time.After(pause):
 			}
 		}
-		if pause = min(2*pause, maxPause); time.Since(began) > 2*maxPause {
-			pause = firstPause
-		}
+		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -107,7 +108,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 		}
 		var from []wanted
 		for _, p := range partitions {
-			from = append(from, wanted{p, f.replay.positions[p]})
+			from = append(from, wanted{p, position{offset: f.replay.positions[p], epoch: f.replay.epochs[p]}})
 		}
 		fetching.Go(func() { f.fetch(ctx, at, broker, from, deliveries) })
 	}
@@ -204,17 +205,20 @@ func (f *Follower) begin(ctx context.Context, at *placement) error {
 	if r.fromFile && r.targets == nil {
 		f.metrics.loaded("used")
 	}
-	r.positions = append(r.positions, starts[len(r.positions):]...)
-	r.targets = ends
+	for _, start := range starts[len(r.positions):] {
+		r.positions, r.epochs = append(r.positions, start), append(r.epochs, -1)
+	}
+	r.targets, r.then = ends, then
 	f.progress.begin(r.positions, ends, then)
 	return nil
 }
 
 // fetch delivers what one leader has, until ctx ends or the leader fails.
 func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from []wanted, to chan<- delivery) {
-	opened := newEntries()
+	opened := newEntries(&f.turn)
 	defer opened.close()
 	for len(from) > 0 {
+		opened.rest() // what it took was delivered
 		d := delivery{}
 		ask, cancel := context.WithTimeout(ctx, fetchTimeout)
 		portions, err := f.brokers.fetch(ask, at, broker, from, int32(fetchWait.Milliseconds()))
@@ -223,7 +227,7 @@ func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from 
 		for i := range portions {
 			p := &portions[i]
 			k := index(from, p.partition)
-			if k < 0 {
+			if k < 0 || opened.full() { // what is left of a full answer is asked for again
 				continue
 			}
 			w := from[k]
@@ -231,11 +235,11 @@ func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from 
 			if err != nil {
 				d.err = err
 				from = append(from[:k], from[k+1:]...)
-			} else if g.next > w.offset {
+			} else if g.next != w.position {
 				// What has just been served comes last: an answer is filled in the order of the question.
 				from = append(append(from[:k], from[k+1:]...), wanted{w.partition, g.next})
 			}
-			if g.next > w.offset || err == nil {
+			if g.next.offset > w.offset || err == nil {
 				d.digests = append(d.digests, g)
 			}
 		}
@@ -261,20 +265,22 @@ func index(list []wanted, partition int32) int {
 
 // digest makes changes of a portion. Beside an error the digest holds what came before the fault.
 func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int32) (digest, error) {
-	d := digest{partition: w.partition, next: w.offset, end: p.end, newest: -1}
+	d := digest{partition: w.partition, next: w.position, end: p.end, newest: -1}
 	switch {
+	case errors.Is(p.err, errCut):
+		return d, anew{fmt.Errorf("partition %d, read up to %d in leader epoch %d: %w", w.partition, w.offset, w.epoch, p.err)}
 	case errors.Is(p.err, kerr.OffsetOutOfRange):
 		return d, anew{fmt.Errorf("partition %d does not hold offset %d any more", w.partition, w.offset)}
 	case p.err != nil:
 		return d, fmt.Errorf("partition %d: %w", w.partition, p.err)
 	}
-	next, err := opened.each(p.bytes, w.offset, func(r *segment.Record) error {
+	next, err := opened.each(p, w.position, func(r *segment.Record) error {
 		d.take(r, partitions)
 		return nil
-	})
+	}, d.skip)
 	d.next = next
 	if err != nil {
-		return d, fmt.Errorf("partition %d at offset %d: %w", w.partition, next, err)
+		return d, fmt.Errorf("partition %d cannot be read beyond offset %d: %w", w.partition, next.offset, err)
 	}
 	return d, nil
 }
@@ -291,9 +297,10 @@ func (f *Follower) apply(d *delivery) {
 			fresh = f.known.add(s) || fresh
 		}
 		changes = append(changes, g.changes...)
-		r.positions[g.partition] = g.next
+		r.positions[g.partition], r.epochs[g.partition] = g.next.offset, g.next.epoch
 	}
 	out := r.tier.ApplyAll(changes)
+	f.bounds.forget(changes)
 	f.mu.Unlock()
 	f.metrics.applied(len(changes), out.Rejected)
 	f.deleted(out.Withdrawn...)

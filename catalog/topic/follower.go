@@ -68,6 +68,7 @@ type Follower struct {
 	running sync.WaitGroup
 	consult chan struct{} // the set of topics changed: the cluster has to be asked
 	refresh *refresh
+	turn    sync.Mutex // to open a large batch
 
 	published atomic.Bool               // the replay is the view
 	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
@@ -91,8 +92,10 @@ type Follower struct {
 type replay struct {
 	clusterID string
 	topicID   segment.UUID
-	positions []int64 // nil until the cluster was asked
-	targets   []int64 // the ends seen at the start; nil until the cluster was asked
+	positions []int64   // nil until the cluster was asked
+	epochs    []int32   // of the last batch below each position, -1 = unknown
+	targets   []int64   // the ends seen at the start; nil until the cluster was asked
+	then      time.Time // when that was
 	fromFile  bool
 	caughtUp  bool
 	tier      *tier.Tier
@@ -212,6 +215,9 @@ func (f *Follower) restore() *replay {
 	if f.opt.Snapshot == "" {
 		return fresh
 	}
+	if err := removeStale(f.opt.Snapshot); err != nil {
+		f.log.Warn("what a crash left of metadata snapshots cannot be removed", "path", f.opt.Snapshot, "error", err)
+	}
 	start := time.Now()
 	file, err := loadSnapshot(f.opt.Snapshot)
 	switch {
@@ -229,7 +235,8 @@ func (f *Follower) restore() *replay {
 	f.mu.Unlock()
 	f.savedAt = time.Now()
 	return &replay{
-		clusterID: file.clusterID, topicID: file.topicID, positions: file.positions, fromFile: true, tier: file.tier,
+		clusterID: file.clusterID, topicID: file.topicID, positions: file.positions, epochs: file.epochs, fromFile: true,
+		tier: file.tier,
 	}
 }
 
@@ -251,6 +258,7 @@ func (f *Follower) startAnew(why error) {
 func (f *Follower) publish() {
 	r := f.replay
 	r.caughtUp = true
+	f.progress.complete(r.then)
 	f.metrics.fullLoad(!r.fromFile)
 	f.mu.Lock()
 	f.bounds = newTold()
@@ -330,7 +338,7 @@ func (f *Follower) state() *replayed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.replay
-	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), maps.Clone(f.known), r.tier.Snapshot()}
+	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), maps.Clone(f.known), r.tier.Snapshot()}
 }
 
 func (f *Follower) saved(err error) {

@@ -65,10 +65,15 @@ func (f *Follower) tell(t *tier.Tier) {
 			continue
 		}
 		present[topic.ID] = true
-		changes = f.bounds.topic(changes, topic)
+		changes = f.bounds.topic(changes, topic, seen.At)
 	}
 	for name := range names {
-		changes = f.bounds.owner(changes, name, owners[name])
+		id := owners[name]
+		told := len(changes)
+		changes = f.bounds.owner(changes, name, id)
+		if _, ok := f.known[id]; !ok && !id.IsZero() && len(changes) > told {
+			f.wake() // the name's topic was made anew, and nobody watches the new one yet
+		}
 	}
 	snapshot := t.Snapshot()
 	for id := range f.known {
@@ -86,8 +91,8 @@ func (f *Follower) tell(t *tier.Tier) {
 	}
 }
 
-// topic appends what is new of a topic that exists.
-func (b *told) topic(changes []tier.Change, topic *cluster.Topic) []tier.Change {
+// topic appends what is new of a topic that exists; at is the view's.
+func (b *told) topic(changes []tier.Change, topic *cluster.Topic, at time.Time) []tier.Change {
 	if b.named[topic.ID] != topic.Name {
 		b.named[topic.ID] = topic.Name
 		changes = append(changes, tier.TopicSeen{ID: topic.ID, Name: topic.Name})
@@ -104,8 +109,23 @@ func (b *told) topic(changes []tier.Change, topic *cluster.Topic) []tier.Change 
 			b.lineage[id] = p.Lineage
 			changes = append(changes, tier.LineageChanged{Partition: id, Epochs: p.Lineage})
 		}
+		// A leader that answers and has no lineage to tell takes back what was told.
+		if _, ok := b.lineage[id]; ok && len(p.Lineage) == 0 && p.BoundsAt.Equal(at) {
+			delete(b.lineage, id)
+			changes = append(changes, tier.LineageChanged{Partition: id})
+		}
 	}
 	return changes
+}
+
+// forget drops what was told of partitions that records said are gone: while the cluster has one, its next view tells it.
+func (b *told) forget(changes []tier.Change) {
+	for _, c := range changes {
+		if gone, ok := c.(tier.PartitionForgotten); ok {
+			delete(b.bounds, gone.Partition)
+			delete(b.lineage, gone.Partition)
+		}
+	}
 }
 
 func (b *told) owner(changes []tier.Change, name string, id segment.UUID) []tier.Change {
@@ -193,7 +213,11 @@ func (f *Follower) ask(ctx context.Context) error {
 		}
 		watched = now
 	}
-	f.asked.Store(view)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.view.Load() == view { // else the replay began anew meanwhile, and its view is still to be asked for
+		f.asked.Store(view)
+	}
 	return nil
 }
 

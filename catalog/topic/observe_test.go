@@ -149,6 +149,96 @@ func TestTopicsOfOneName(t *testing.T) {
 	named(ordersID)
 }
 
+// TestLineageIsTakenBack when a leader that answers has none to tell, and kept while it does not answer.
+func TestLineageIsTakenBack(t *testing.T) {
+	c := &calm{}
+	say := func(lineage ...segment.EpochStart) {
+		p := bounded(3, 0, 200)
+		p.Lineage = lineage
+		c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{p}})
+	}
+	say(segment.EpochStart{Epoch: 4, StartOffset: 0}, segment.EpochStart{Epoch: 5, StartOffset: 50})
+	tiered := finished(1, orders3, 0, 99)
+	_, f := settled(t, c, tiered...)
+	id := tiered[0].(*Segment).ID
+	if isReadable(f.Snapshot(), orders3, id) {
+		t.Fatal("a segment of a log that was lost is readable")
+	}
+	say()
+	c.mu.Lock()
+	c.hung = []int32{0}
+	c.mu.Unlock()
+	if isReadable(refreshed(t, f), orders3, id) {
+		t.Error("a leader that does not answer took it back")
+	}
+	c.mu.Lock()
+	c.hung = nil
+	c.mu.Unlock()
+	if !isReadable(refreshed(t, f), orders3, id) {
+		t.Error("it was not taken back")
+	}
+}
+
+// TestDivergentSegmentIsNotServed, although the new leader has written nothing, and when it has nothing at all.
+func TestDivergentSegmentIsNotServed(t *testing.T) {
+	old := bounded(3, 50, 200)
+	old.Lineage = []segment.EpochStart{{Epoch: 4, StartOffset: 50}}
+	shorter, empty := bounded(3, 50, 100), bounded(3, 100, 100)
+	shorter.Lineage = []segment.EpochStart{{Epoch: 4, StartOffset: 50}, {Epoch: 8, StartOffset: 100}}
+	empty.LastStable, empty.LocalStart = 100, 100
+	empty.Lineage = []segment.EpochStart{{Epoch: 8, StartOffset: 100}}
+	for name, now := range map[string]cluster.Partition{"shorter": shorter, "empty": empty} {
+		t.Run(name, func(t *testing.T) {
+			c := &calm{}
+			c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{old}})
+			kept, lost := finished(1, orders3, 50, 99), finished(2, orders3, 100, 199)
+			_, f := settled(t, c, append(kept, lost...)...)
+			if !isReadable(f.Snapshot(), orders3, lost[0].(*Segment).ID) {
+				t.Fatal("it is not readable before the election")
+			}
+			c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{now}})
+			p, _ := refreshed(t, f).Partition(orders3)
+			if p.Readable(lost[0].(*Segment).ID) || p.TieredEnd() != 100 {
+				t.Errorf("tiered up to %d", p.TieredEnd())
+			}
+			if _, ok := p.Find(99); ok != (name == "shorter") {
+				t.Errorf("offset 99: %v", ok)
+			}
+		})
+	}
+}
+
+// TestBoundsOutliveAPartitionThatRecordsForget, for as long as the cluster has it.
+func TestBoundsOutliveAPartitionThatRecordsForget(t *testing.T) {
+	c := &calm{}
+	c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{bounded(3, 20, 200)}})
+	s, f := settled(t, c, finished(1, orders3, 0, 99)...)
+	s.write(t, 4, &PartitionDelete{"orders", orders3, 1, 5000, DeleteFinished})
+	p, ok := refreshed(t, f).Partition(orders3)
+	if !ok || p.Bounds().Start != 20 || len(p.Segments(true)) != 0 || len(p.Lineage()) != 1 {
+		t.Errorf("%+v, %v", p, ok)
+	}
+}
+
+// TestTopicMadeAnewIsWatched as soon as a view shows that a name has passed to it, before anything of it is tiered.
+func TestTopicMadeAnewIsWatched(t *testing.T) {
+	c := &calm{}
+	c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{bounded(3, 0, 200)}})
+	_, f := settled(t, c, finished(1, orders3, 0, 99)...)
+	again := segment.UUID{9}
+	c.say(cluster.Topic{ID: again, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 3)}})
+	v := *c.View()
+	v.Topics = []cluster.Topic{{ID: again, Name: "orders", Partitions: []cluster.Partition{unbounded(0)}}}
+	f.Observe(&v) // nobody has asked for the bounds of an id that is not watched
+	until(t, f, func() bool {
+		topic, ok := f.Snapshot().TopicByName("orders")
+		return ok && topic.ID == again && slices.Equal(topic.Partitions, []int32{0})
+	})
+	if !slices.Contains(c.watches(), again) {
+		t.Errorf("%v are watched", c.watches())
+	}
+}
+
 // TestNewTopicsAreWatched as soon as the first record of one comes.
 func TestNewTopicsAreWatched(t *testing.T) {
 	c := &calm{}

@@ -25,14 +25,30 @@ func (p *progress) begin(positions, ends []int64, then time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.positions, p.ends = slices.Clone(positions), slices.Clone(ends)
-	p.asOf = slices.Grow(p.asOf[:0], len(positions))
+	before := p.asOf
+	p.asOf = make([]time.Time, len(positions))
+	copy(p.asOf, before)
 	for i := range positions {
-		p.asOf = append(p.asOf, time.Time{})
-		if positions[i] >= ends[i] {
+		switch {
+		case positions[i] >= ends[i]:
 			p.asOf[i] = then
+		case len(before) > 0 && i >= len(before):
+			// A partition that the topic has got while it was followed: it was not there when that was last looked at.
+			p.asOf[i] = then.Add(-relocateEvery)
 		}
 	}
 	p.notify()
+}
+
+// complete says that everything below the ends of begin is in the view.
+func (p *progress) complete(then time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.asOf {
+		if p.asOf[i].Before(then) {
+			p.asOf[i] = then
+		}
+	}
 }
 
 func (p *progress) applied(list []digest, at time.Time) {
@@ -40,9 +56,9 @@ func (p *progress) applied(list []digest, at time.Time) {
 	defer p.mu.Unlock()
 	for i := range list {
 		d := &list[i]
-		p.positions[d.partition], p.ends[d.partition] = d.next, d.end
+		p.positions[d.partition], p.ends[d.partition] = d.next.offset, d.end
 		p.records += int64(d.records)
-		if d.next >= d.end {
+		if d.next.offset >= d.end {
 			p.asOf[d.partition] = at
 		}
 	}
@@ -62,19 +78,25 @@ func (p *progress) notify() {
 	p.changed = make(chan struct{})
 }
 
-// reach waits until the view holds everything below ends.
-func (p *progress) reach(ctx context.Context, ends []int64) error {
+// reach waits until the view holds everything below ends. It gives the partitions of which it does not when ctx ends.
+func (p *progress) reach(ctx context.Context, ends []int64) (behind []int32) {
 	for {
 		p.mu.Lock()
-		there, changed := reached(p.positions, ends), p.changed
+		behind = behind[:0]
+		for i, end := range ends {
+			if end >= 0 && (i >= len(p.positions) || p.positions[i] < end) {
+				behind = append(behind, int32(i))
+			}
+		}
+		changed := p.changed
 		p.mu.Unlock()
-		if there {
+		if len(behind) == 0 {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return behind
 		}
 	}
 }
@@ -96,7 +118,7 @@ type Status struct {
 	Partitions int       // of the metadata topic, 0 while unknown
 	Records    int64     // read since Open
 	Lag        int64     // records that the topic is known to hold beyond the view
-	AsOf       time.Time // the view holds all that the metadata topic held then; zero = not caught up yet
+	AsOf       time.Time // the view holds all that the metadata topic held then; never zero once the first replay has caught up
 	ClusterAt  time.Time // when the cluster told the bounds that the view has; zero = never
 	Trouble    error     // what keeps the view from getting newer, nil = nothing
 }

@@ -9,8 +9,10 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"coldtap/segment"
 	"coldtap/tier"
@@ -20,7 +22,7 @@ import (
 //
 //	magic, 8 bytes: "coldtap" and the version
 //	frames, each an unsigned varint of its length and so many bytes; the first byte is the frame's kind
-//	    head       cluster id, metadata topic id, positions of all metadata partitions
+//	    head       cluster id, metadata topic id, for each metadata partition its position and the leader epoch below it
 //	    topic      id, newest event (ms), name
 //	    partition  topic id, number, the greatest end of each leader epoch
 //	    segment    of the partition before it, in base-offset order: flags, id, body as in a Snapshot record,
@@ -28,7 +30,7 @@ import (
 //	    end        how many segments there are
 //	CRC-32C of all before, 4 bytes
 const (
-	snapshotMagic = "coldtap\x01"
+	snapshotMagic = "coldtap\x02"
 
 	frameHead      = 1
 	frameTopic     = 2
@@ -54,6 +56,7 @@ type replayed struct {
 	clusterID string
 	topicID   segment.UUID
 	positions []int64 // by metadata partition: the next offset to read
+	epochs    []int32 // leader epoch of the last batch below it, -1 = unknown
 	topics    known
 	view      *tier.Snapshot
 }
@@ -97,6 +100,29 @@ func saveSnapshot(path string, r *replayed) (err error) {
 	return dir.Sync()
 }
 
+// removeStale removes what crashes while writing have left beside path.
+func removeStale(path string) error {
+	dir, name := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range list {
+		rest, ours := strings.CutPrefix(entry.Name(), name+".")
+		number, ends := strings.CutSuffix(rest, ".tmp")
+		if !ours || !ends || number == "" || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		if gone := os.Remove(filepath.Join(dir, entry.Name())); gone != nil && err == nil {
+			err = gone
+		}
+	}
+	return err
+}
+
 func writeSnapshot(w io.Writer, r *replayed) error {
 	sum := crc32.New(castagnoli)
 	f := frames{out: io.MultiWriter(w, sum)}
@@ -106,8 +132,9 @@ func writeSnapshot(w io.Writer, r *replayed) error {
 	b = appendNullable(b, append([]byte{}, r.clusterID...))
 	b = append(b, r.topicID[:]...)
 	b = binary.AppendUvarint(b, uint64(len(r.positions)+1))
-	for _, p := range r.positions {
+	for i, p := range r.positions {
 		b = binary.BigEndian.AppendUint64(b, uint64(p))
+		b = binary.BigEndian.AppendUint32(b, uint32(r.epochs[i]))
 	}
 	f.end(b)
 	for id, t := range r.topics {
@@ -364,12 +391,12 @@ func (p *parser) head(in *reader) {
 	p.hasHead = true
 	p.to.clusterID = string(in.bytes())
 	p.to.topicID = in.uuid()
-	for range in.elements(8) {
-		at := in.int64()
-		if at < 0 {
-			in.fail(Malformed, "position %d", at)
+	for range in.elements(8 + 4) {
+		at, epoch := in.int64(), in.int32()
+		if at < 0 || epoch < -1 {
+			in.fail(Malformed, "position %d in leader epoch %d", at, epoch)
 		}
-		p.to.positions = append(p.to.positions, at)
+		p.to.positions, p.to.epochs = append(p.to.positions, at), append(p.to.epochs, epoch)
 	}
 }
 

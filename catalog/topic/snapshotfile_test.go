@@ -46,7 +46,7 @@ func sampleReplay(t testing.TB) *replayed {
 	apply(&Segment{tier.Segment{ID: segmentID, Partition: other, Topic: "after", BaseOffset: 10, EndOffset: 19, EventTime: 99_999,
 		Epochs: []segment.EpochStart{{Epoch: 1, StartOffset: 10}}, Custom: []byte{}, TxnIndexEmpty: true}})
 	return &replayed{
-		clusterID: "stand", topicID: segment.UUID{9}, positions: []int64{5, 0, 1 << 40},
+		clusterID: "stand", topicID: segment.UUID{9}, positions: []int64{5, 0, 1 << 40}, epochs: []int32{0, -1, 1 << 30},
 		topics: known{
 			ordersID:        {ordersID, "orders", 5000},
 			other.Topic:     {other.Topic, "after", 99_999},
@@ -72,7 +72,8 @@ func TestSnapshotFileKeepsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.clusterID != want.clusterID || got.topicID != want.topicID || !slices.Equal(got.positions, want.positions) {
+	if got.clusterID != want.clusterID || got.topicID != want.topicID || !slices.Equal(got.positions, want.positions) ||
+		!slices.Equal(got.epochs, want.epochs) {
 		t.Errorf("%+v", got.replayed)
 	}
 	for id, s := range want.topics {
@@ -143,7 +144,13 @@ func TestSnapshotFilesThatLie(t *testing.T) {
 			b := append(f.begin(frameHead), 1)
 			b = append(b, ordersID[:]...)
 			b = append(b, 2)
-			f.end(append(b, bytes.Repeat([]byte{255}, 8)...))
+			f.end(append(b, bytes.Repeat([]byte{255}, 8+4)...))
+		}},
+		"impossible epoch": {"leader epoch -2", func(f *frames) {
+			b := append(f.begin(frameHead), 1)
+			b = append(b, ordersID[:]...)
+			b = append(b, 2)
+			f.end(binary.BigEndian.AppendUint32(append(b, make([]byte, 8)...), 1<<32-2))
 		}},
 		"a million positions": {"elements", func(f *frames) {
 			b := append(f.begin(frameHead), 1)
@@ -214,6 +221,35 @@ func TestSnapshotFileIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// TestLeftoversOfCrashesGo, and nothing else does.
+func TestLeftoversOfCrashesGo(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "meta[a]")
+	kept := []string{"123.tmp", "meta[a]", "meta[a].0.tmp.1", "meta[a].1x.tmp", "metaa.1.tmp"}
+	for _, name := range append(slices.Clone(kept), "meta[a].0.tmp", "meta[a].4711.tmp") {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStand(t, 1)
+	f := s.open(t, Options{Snapshot: path})
+	ready(t, f)
+	var left []string
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		left = append(left, file.Name())
+	}
+	if !slices.Equal(left, kept) {
+		t.Errorf("%q are left, want %q", left, kept)
+	}
+	if err := removeStale(filepath.Join(dir, "no", "such")); err != nil {
+		t.Error(err)
+	}
+}
+
 // FuzzReadSnapshot: no file makes it panic, and what it takes is written as a file that it takes again.
 func FuzzReadSnapshot(f *testing.F) {
 	f.Add(written(f, sampleReplay(f)))
@@ -224,7 +260,7 @@ func FuzzReadSnapshot(f *testing.F) {
 			m.Apply(Changes(nil, record)...)
 		}
 	}
-	real := &replayed{clusterID: "x", positions: make([]int64, 50), topics: known{}, view: m.Snapshot()}
+	real := &replayed{clusterID: "x", positions: make([]int64, 50), epochs: make([]int32, 50), topics: known{}, view: m.Snapshot()}
 	for p := range real.view.Partitions() {
 		topic, _ := real.view.TopicByID(p.ID().Topic)
 		real.topics[topic.ID] = sighting{topic.ID, topic.Name, 1}

@@ -31,10 +31,12 @@ type stand struct {
 	writer *kgo.Client
 
 	mu      sync.Mutex
-	asked   map[int16]int  // requests by key, those of the writer left out
-	fetched []wanted       // what Fetches asked for
-	mute    int32          // a node that answers no Fetch, -1 = none
-	down    map[int16]bool // keys that are answered by a closed connection; -1 = all
+	asked   map[int16]int                          // requests by key, those of the writer left out
+	fetched []wanted                               // what Fetches asked for, of which only what a test looks at
+	mute    int32                                  // a node that answers no Fetch, -1 = none
+	deaf    int32                                  // a node that answers no ListOffsets, -1 = none
+	serve   func(*kmsg.FetchRequest) kmsg.Response // nil, or a nil answer = as the cluster does
+	down    map[int16]bool                         // keys that are answered by a closed connection; -1 = all
 }
 
 func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
@@ -44,7 +46,7 @@ func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	s := &stand{Cluster: c, asked: map[int16]int{}, down: map[int16]bool{}, mute: -1}
+	s := &stand{Cluster: c, asked: map[int16]int{}, down: map[int16]bool{}, mute: -1, deaf: -1}
 	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		s.mu.Lock()
@@ -52,11 +54,19 @@ func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
 		s.asked[req.Key()]++
 		if f, ok := req.(*kmsg.FetchRequest); ok {
 			for _, p := range f.Topics[0].Partitions {
-				s.fetched = append(s.fetched, wanted{p.Partition, p.FetchOffset})
+				s.fetched = append(s.fetched, wanted{p.Partition, position{offset: p.FetchOffset, epoch: p.LastFetchedEpoch}})
 			}
 		}
 		if req.Key() == kmsg.Fetch.Int16() && c.CurrentNode() == s.mute {
 			return nil, errors.New("mute"), true
+		}
+		if req.Key() == kmsg.ListOffsets.Int16() && c.CurrentNode() == s.deaf {
+			return nil, errors.New("deaf"), true
+		}
+		if f, ok := req.(*kmsg.FetchRequest); ok && s.serve != nil {
+			if resp := s.serve(f); resp != nil {
+				return resp, nil, true
+			}
 		}
 		if s.down[req.Key()] || s.down[-1] {
 			return nil, errors.New("down"), true
@@ -145,6 +155,7 @@ type calm struct {
 	mu      sync.Mutex
 	view    *cluster.View
 	away    error
+	hung    []int32 // brokers that lead and do not answer
 	watched []segment.UUID
 }
 
@@ -165,6 +176,16 @@ func (c *calm) Refresh(ctx context.Context) error {
 		v = *c.view
 	}
 	v.At = time.Now()
+	v.Topics = slices.Clone(v.Topics)
+	for i := range v.Topics {
+		t := &v.Topics[i]
+		t.Partitions = slices.Clone(t.Partitions)
+		for j := range t.Partitions {
+			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.hung, p.Leader) {
+				p.BoundsAt = v.At
+			}
+		}
+	}
 	c.view = &v
 	return ctx.Err()
 }

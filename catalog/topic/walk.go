@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"coldtap/segment"
@@ -16,9 +17,9 @@ type Entry struct {
 	Partition int32
 	Offset    int64
 	Timestamp int64 // ms
-	Size      int   // bytes of the value
+	Size      int   // bytes of the value, or of the batch
 	Record    Record
-	Err       *Error // why there is no Record
+	Err       *Error // why there is no Record; of Kind BadBatch when it is a whole batch, passed over from Offset on
 }
 
 // walkTries is how often in a row Walk tries again when a leader does not answer.
@@ -36,7 +37,7 @@ func Walk(ctx context.Context, opt []kgo.Opt, topic string, fn func(Entry) error
 		return unavailable(err)
 	}
 	defer b.close()
-	w := walk{brokers: b, entries: newEntries(), fn: fn}
+	w := walk{brokers: b, entries: newEntries(new(sync.Mutex)), fn: fn}
 	defer w.entries.close()
 	if err := w.all(ctx); err != nil {
 		if w.refused != nil {
@@ -52,6 +53,7 @@ type walk struct {
 	entries *entries
 	fn      func(Entry) error
 	at      *placement
+	given   int64 // behind the partition's last record that fn has got
 	refused error // fn's
 }
 
@@ -75,21 +77,27 @@ func (w *walk) all(ctx context.Context) (err error) {
 	return nil
 }
 
-func (w *walk) partition(ctx context.Context, number int32, at, end int64) error {
+func (w *walk) partition(ctx context.Context, number int32, start, end int64) error {
 	failures := 0
-	for at < end {
-		next, err := w.step(ctx, number, at, end)
-		switch {
-		case w.refused != nil || ctx.Err() != nil:
+	at := position{offset: start, epoch: -1}
+	w.given = start
+	for at.offset < end {
+		if err := ctx.Err(); err != nil {
 			return err
-		case next > at:
+		}
+		next, err := w.step(ctx, number, at, end)
+		w.entries.rest()
+		switch {
+		case w.refused != nil || err != nil && ctx.Err() != nil:
+			return err
+		case next != at && err == nil || next.offset > at.offset:
 			at, failures = next, 0
 			continue
 		case err == nil:
 			err = errors.New("the leader answers with nothing, though there is more")
 		}
 		if failures++; failures == walkTries {
-			return fmt.Errorf("partition %d at offset %d: %w", number, at, err)
+			return fmt.Errorf("partition %d at offset %d: %w", number, at.offset, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +113,7 @@ func (w *walk) partition(ctx context.Context, number int32, at, end int64) error
 }
 
 // step gives fn the records of one answer; next stays at when there is none.
-func (w *walk) step(ctx context.Context, number int32, at, end int64) (next int64, err error) {
+func (w *walk) step(ctx context.Context, number int32, at position, end int64) (next position, err error) {
 	broker := w.at.leaders[number].broker
 	if broker < 0 {
 		return at, errNoLeader
@@ -120,8 +128,13 @@ func (w *walk) step(ctx context.Context, number int32, at, end int64) (next int6
 	if err := portions[0].err; err != nil {
 		return at, err
 	}
-	return w.entries.each(portions[0].bytes, at, func(r *segment.Record) error {
-		if r.Offset >= end {
+	give := func(e Entry) error {
+		w.given = e.Offset + 1
+		w.refused = w.fn(e)
+		return w.refused
+	}
+	return w.entries.each(&portions[0], at, func(r *segment.Record) error {
+		if r.Offset >= end || r.Offset < w.given { // a batch in doubt is read twice
 			return nil
 		}
 		e := Entry{Partition: number, Offset: r.Offset, Timestamp: r.Timestamp, Size: len(r.Value)}
@@ -131,10 +144,8 @@ func (w *walk) step(ctx context.Context, number int32, at, end int64) (next int6
 		} else {
 			e.Record = record
 		}
-		if err := w.fn(e); err != nil {
-			w.refused = err
-			return err
-		}
-		return nil
+		return give(e)
+	}, func(bad *unreadable) {
+		give(Entry{Partition: number, Offset: bad.header.BaseOffset, Timestamp: bad.header.MaxTimestamp, Size: bad.size, Err: bad.kind()})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"coldtap/internal/clusterfixture"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -78,6 +79,27 @@ func TestWalkEndsWhereTheTopicDid(t *testing.T) {
 	wantKind(t, Walk(t.Context(), s.options(), "no_such_topic", func(Entry) error { return nil }), catalog.Unavailable)
 	s.fail(kmsg.Fetch.Int16(), true)
 	wantKind(t, Walk(t.Context(), s.options(), Name, func(Entry) error { return nil }), catalog.Unavailable)
+}
+
+// TestWalkThatIsCanceledOnTheWay says so, even if the last answer was good.
+func TestWalkThatIsCanceledOnTheWay(t *testing.T) {
+	s := newStand(t, 1)
+	s.raw(t, 0, []byte("v"), []byte("v"))
+	s.serve = func(req *kmsg.FetchRequest) kmsg.Response {
+		return answering(req, func(p *kmsg.FetchResponseTopicPartition) {
+			p.HighWatermark, p.RecordBatches = 2, batchOf(t, 0, kgo.NoCompression(), []byte("v"))
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	err := Walk(ctx, s.options(), Name, func(Entry) error {
+		n++
+		cancel()
+		return nil
+	})
+	if n != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d records, %v", n, err)
+	}
 }
 
 // TestWalkFollowsALeader that moves on the way.
