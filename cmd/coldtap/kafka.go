@@ -76,14 +76,14 @@ func (m *live) Status() string {
 	if s.ClusterAt.Before(oldest) {
 		oldest, what = s.ClusterAt, "bounds"
 	}
+	if oldest.IsZero() {
+		return "" // not ready yet, and Ready says why
+	}
 	age := time.Since(oldest)
 	if age < staleAfter {
 		return ""
 	}
 	text := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
-	if oldest.IsZero() {
-		text = "the end of the metadata topic was not seen since it was followed (" + what + ")"
-	}
 	if err := errors.Join(s.Trouble, m.cluster.LastError()); err != nil {
 		text += ": " + err.Error()
 	}
