@@ -327,7 +327,7 @@ func (a *Archive) look(ctx context.Context) error {
 		verdict = now
 	}
 	a.answer(waiting, verdict)
-	a.metrics.looked(verdict)
+	a.metrics.Polled(verdict)
 	if now != nil && ctx.Err() == nil && (before == nil || before.Error() != now.Error()) {
 		a.log.Warn("the archive cannot be read", "store", a.opt.Store.String(), "error", now)
 	}

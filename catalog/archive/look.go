@@ -67,7 +67,7 @@ func (a *Archive) attend(ctx context.Context, id tier.PartitionID, w *asked) {
 		if ctx.Err() != nil {
 			err = errClosed()
 		}
-		a.metrics.looked(err)
+		a.metrics.Polled(err)
 		a.answer(waiting, err)
 	}
 }

@@ -88,7 +88,7 @@ func (a *Archive) publish(all []*unsettled, number uint32) (left []*unsettled) {
 func (a *Archive) apply(settled []*unsettled, changes []tier.Change) (gone []*tier.Segment) {
 	before := a.Snapshot()
 	a.tier.Apply(changes...)
-	a.metrics.applied(len(changes))
+	a.metrics.Applied(len(changes), nil)
 	after := a.Snapshot()
 	for _, u := range settled {
 		if u == nil {

@@ -37,7 +37,7 @@ type Reader struct {
 	poll     time.Duration
 	log      *slog.Logger
 	onDelete func(*tier.Segment)
-	metrics  *metrics
+	metrics  *catalog.Metrics
 
 	view    atomic.Pointer[view]
 	trouble atomic.Pointer[catalog.Error] // of the newest poll, nil when it went well
@@ -81,7 +81,7 @@ func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, e
 	}
 	r.view.Store(&view{tier: tier.New(), head: head{lastChange: -1}})
 	var err error
-	if r.metrics, err = newMetrics(opt.Registerer, r); err != nil {
+	if r.metrics, err = catalog.NewMetrics(opt.Registerer, r); err != nil {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: err}
 	}
 	r.look(ctx)
@@ -195,7 +195,7 @@ func (r *Reader) look(ctx context.Context) error {
 		if r.trouble.Swap(nil) != nil {
 			r.log.Info("the metadata database is read", "path", r.path, "segments", r.Snapshot().Segments())
 		}
-		r.metrics.polled(nil)
+		r.metrics.Polled(nil)
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -209,7 +209,7 @@ func (r *Reader) look(ctx context.Context) error {
 	if before := r.trouble.Swap(e); before == nil || before.Kind != e.Kind || before.Error() != e.Error() {
 		r.log.Warn("the metadata database cannot be read", "error", e)
 	}
-	r.metrics.polled(e)
+	r.metrics.Polled(e)
 	return e
 }
 
@@ -270,26 +270,25 @@ func (r *Reader) take(ctx context.Context, q querier) error {
 			}
 		}
 	}
-	r.metrics.rejected(now.tier.Apply(batch...))
+	rejected := now.tier.Apply(batch...)
 	r.view.Store(&view{now.tier, h})
-	r.metrics.applied(len(batch), h.at)
+	r.metrics.Applied(len(batch), rejected)
+	r.metrics.Changed(h.at, time.Now())
 	r.deleted(gone)
 	return nil
 }
 
 func (r *Reader) takeAll(ctx context.Context, q querier, h head) error {
 	t := tier.New()
-	changes := 0
 	err := load(ctx, q, -1, func(c []tier.Change) {
-		r.metrics.rejected(t.Apply(c...))
-		changes += len(c)
+		r.metrics.Applied(len(c), t.Apply(c...))
 	})
 	if err != nil {
 		return err
 	}
 	old := r.view.Swap(&view{t, h})
-	r.metrics.applied(changes, h.at)
-	r.metrics.loads.Inc()
+	r.metrics.Changed(h.at, time.Now())
+	r.metrics.Loaded()
 	var gone []*tier.Segment
 	for p := range old.tier.Snapshot().Partitions() {
 		now, _ := t.Snapshot().Partition(p.ID())

@@ -202,7 +202,7 @@ func TestReaderHealsWhenTheFileDoes(t *testing.T) {
 	d := openWriter(t, path)
 	finish(t, d, seg(1, 0, 99))
 	must(t, r.Refresh(t.Context(), tier.PartitionID{}), r.Ready())
-	if n := testutil.ToFloat64(r.metrics.polls.WithLabelValues("damaged")); n != 1 {
+	if n := gathered(t, reg, "coldtap_catalog_polls_total", "damaged"); n != 1 {
 		t.Errorf("%v damaged polls, want 1", n)
 	}
 }
@@ -316,10 +316,26 @@ coldtap_catalog_segments 1
 		"coldtap_catalog_rejected_changes_total", "coldtap_catalog_segments"); err != nil {
 		t.Error(err)
 	}
-	if at := testutil.ToFloat64(r.metrics.lastChange); time.Since(time.UnixMilli(int64(at*1000))) > time.Hour {
+	if at := gathered(t, reg, "coldtap_catalog_last_change_timestamp_seconds", ""); time.Since(time.UnixMilli(int64(at*1000))) > time.Hour {
 		t.Errorf("the last change was at %v", at)
 	}
 	if _, err := OpenReader(t.Context(), path, ReaderOptions{Registerer: reg}); err == nil {
 		t.Error("two readers share their metrics")
 	}
+}
+
+// gathered is a metric's value, with the label value, or without labels.
+func gathered(t *testing.T, reg prometheus.Gatherer, name, label string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s %s", name, label)
+	return 0
 }

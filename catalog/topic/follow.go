@@ -302,7 +302,7 @@ func (f *Follower) apply(d *delivery) {
 	out := r.tier.ApplyAll(changes)
 	f.bounds.forget(changes)
 	f.mu.Unlock()
-	f.metrics.applied(len(changes), out.Rejected)
+	f.metrics.Applied(len(changes), out.Rejected)
 	f.deleted(out.Withdrawn...)
 	for i := range d.digests {
 		g := &d.digests[i]

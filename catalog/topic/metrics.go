@@ -4,21 +4,14 @@ import (
 	"errors"
 	"time"
 
-	"coldtap/tier"
+	"coldtap/catalog"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the follower's. Those without "topic" in their names are what every catalog tells.
+// metrics are the follower's own beside what every catalog tells.
 type metrics struct {
-	changes    prometheus.Counter
-	loads      prometheus.Counter
-	refused    *prometheus.CounterVec
-	polls      *prometheus.CounterVec
-	lastChange prometheus.Gauge
-	lag        prometheus.Gauge
-	lastPoll   prometheus.Gauge
-
+	*catalog.Metrics
 	records    prometheus.Counter
 	unreadable *prometheus.CounterVec
 	misplaced  prometheus.Counter
@@ -29,21 +22,12 @@ type metrics struct {
 
 // newMetrics registers them, if there is where.
 func newMetrics(reg prometheus.Registerer, f *Follower) (*metrics, error) {
+	common, err := catalog.NewMetrics(reg, f)
+	if err != nil {
+		return nil, err
+	}
 	m := &metrics{
-		changes: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_changes_total",
-			Help: "Changes of the metadata taken over: segments, partitions, topics, holes; a full load counts each entry."}),
-		loads: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_full_loads_total",
-			Help: "How often all metadata was read: once at the start, and when the store was replaced by another or an older one."}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_catalog_rejected_changes_total",
-			Help: "Changes that were dropped because they are impossible, by reason."}, []string{"reason"}),
-		polls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_catalog_polls_total",
-			Help: "Looks at the metadata store, by outcome: ok, not_ready (it is not there yet), damaged, unavailable."}, []string{"outcome"}),
-		lastChange: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_last_change_timestamp_seconds",
-			Help: "When the newest change that is in the view was recorded, in seconds since the epoch; 0 before the first."}),
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_change_lag_seconds",
-			Help: "How long after it was recorded the newest change came into the view."}),
-		lastPoll: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_last_poll_timestamp_seconds",
-			Help: "When the metadata store was last looked at with success, in seconds since the epoch; 0 before the first."}),
+		Metrics: common,
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_topic_records_total",
 			Help: "Records read from the metadata topic."}),
 		unreadable: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_catalog_topic_unreadable_records_total",
@@ -58,12 +42,6 @@ func newMetrics(reg prometheus.Registerer, f *Follower) (*metrics, error) {
 		lastWrite: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_topic_snapshot_timestamp_seconds",
 			Help: "When the metadata snapshot file was last written, in seconds since the epoch; 0 before the first time."}),
 	}
-	for _, reason := range tier.Reasons() {
-		m.refused.WithLabelValues(reason)
-	}
-	for _, outcome := range []string{"ok", "not_ready", "damaged", "unavailable"} {
-		m.polls.WithLabelValues(outcome)
-	}
 	for _, k := range Kinds() {
 		m.unreadable.WithLabelValues(k.String())
 	}
@@ -73,16 +51,8 @@ func newMetrics(reg prometheus.Registerer, f *Follower) (*metrics, error) {
 	for _, outcome := range []string{"ok", "error"} {
 		m.writes.WithLabelValues(outcome)
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for _, c := range append(m.views(f), m.changes, m.loads, m.refused, m.polls, m.lastChange, m.lag, m.lastPoll,
-		m.records, m.unreadable, m.misplaced, m.reads, m.writes, m.lastWrite) {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	own := append(m.views(f), m.records, m.unreadable, m.misplaced, m.reads, m.writes, m.lastWrite)
+	return m, catalog.Register(reg, own...)
 }
 
 // views are read off the follower when they are asked for.
@@ -91,15 +61,6 @@ func (m *metrics) views(f *Follower) []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	return []prometheus.Collector{
-		gauge("coldtap_catalog_segments",
-			"Live segments in the view, in every state but DELETE_SEGMENT_FINISHED; each takes at most 300 bytes.",
-			func() float64 { return float64(f.Snapshot().Segments()) }),
-		gauge("coldtap_catalog_ready", "1 once the metadata was read completely.", func() float64 {
-			if f.Ready() != nil {
-				return 0
-			}
-			return 1
-		}),
 		gauge("coldtap_catalog_topic_lag_records", "Records that the metadata topic is known to hold beyond the view.",
 			func() float64 { return float64(f.Status().Lag) }),
 		gauge("coldtap_catalog_topic_view_age_seconds",
@@ -119,36 +80,23 @@ func age(at time.Time) float64 {
 }
 
 func (m *metrics) polled(err error) {
-	switch {
-	case err == nil:
-		m.polls.WithLabelValues("ok").Inc()
-		m.lastPoll.SetToCurrentTime()
-	case errors.Is(err, errNoTopic):
-		m.polls.WithLabelValues("not_ready").Inc()
-	default:
-		m.polls.WithLabelValues("unavailable").Inc()
+	if errors.Is(err, errNoTopic) {
+		err = notReady(err)
 	}
-}
-
-func (m *metrics) applied(changes int, rejected []tier.Rejected) {
-	m.changes.Add(float64(changes))
-	for _, r := range rejected {
-		m.refused.WithLabelValues(r.Reason).Inc()
-	}
+	m.Polled(err)
 }
 
 func (m *metrics) read(d *digest, at time.Time) {
 	m.records.Add(float64(d.records))
 	m.misplaced.Add(float64(d.misplaced))
 	if d.newest >= 0 {
-		m.lastChange.Set(float64(d.newest) / 1000)
-		m.lag.Set(max(0, at.Sub(time.UnixMilli(d.newest)).Seconds()))
+		m.Changed(time.UnixMilli(d.newest), at)
 	}
 }
 
 func (m *metrics) fullLoad(full bool) {
 	if full {
-		m.loads.Inc()
+		m.Loaded()
 	}
 }
 

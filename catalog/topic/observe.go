@@ -87,7 +87,7 @@ func (f *Follower) tell(t *tier.Tier) {
 		}
 	}
 	if len(changes) > 0 {
-		f.metrics.applied(len(changes), t.ApplyAll(changes).Rejected)
+		f.metrics.Applied(len(changes), t.ApplyAll(changes).Rejected)
 	}
 }
 
