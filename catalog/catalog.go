@@ -20,6 +20,9 @@ type Source interface {
 	// Refresh catches up with the store now; it is called on doubt, before an answer that depends on being current. nil means
 	// that the view is from after the call, for what concerns the partition; the zero id means no partition in particular.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
+	// Known is nil when what the view says of a partition's bounds can be relied on, else an *Error of Kind NotReady that
+	// says why not: its leader has not told them yet, or the cluster denies them.
+	Known(partition tier.PartitionID) error
 	// ClusterID is the Kafka cluster's id, empty while unknown.
 	ClusterID() string
 }

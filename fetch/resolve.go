@@ -38,6 +38,9 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 	if !ok {
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "topic %q has no partition %d in the tier", topic.Name, partition)
 	}
+	if err := s.cfg.Source.Known(p.ID()); err != nil {
+		return nil, tier.Topic{}, nil, failure(NotReady, err, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+	}
 	return snap, topic, p, nil
 }
 

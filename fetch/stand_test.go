@@ -137,6 +137,8 @@ func newStand(tb testing.TB, sh shape) *stand {
 // standSource is the stand as a Source.
 type standSource stand
 
+func (*standSource) Known(tier.PartitionID) error { return nil }
+
 func (s *standSource) Snapshot() *tier.Snapshot { return s.tier.Snapshot() }
 func (s *standSource) ClusterID() string        { return "test" }
 func (s *standSource) Ready() error {

