@@ -56,22 +56,34 @@ func (r *eventRow) cells() []string {
 
 // MetadataTopic gives what shows the records that topic.Walk finds: all, or those of what is TOPIC or TOPIC:PARTITION,
 // TOPIC a name or an id, and with them those that cannot be read, of which nobody can say whose they are.
-func MetadataTopic(o *Output, what string) (func(topic.Entry) error, error) {
+// found tells whether there was any of them.
+func MetadataTopic(o *Output, what string) (show func(topic.Entry) error, found func() error, err error) {
 	name, text, one := strings.Cut(what, ":")
 	partition := int64(-1)
 	if one {
 		var err error
 		if partition, err = strconv.ParseInt(text, 10, 32); err != nil || partition < 0 {
-			return nil, fail(Misused, what, "%q is no partition", text)
+			return nil, nil, fail(Misused, what, "%q is no partition", text)
 		}
 	}
-	return func(e topic.Entry) error {
+	matched := 0
+	show = func(e topic.Entry) error {
 		r := newEventRow(&e)
 		if e.Err == nil && what != "" && (r.Topic != name && r.TopicID != name || one && int64(r.Partition) != partition) {
 			return nil
 		}
+		if e.Err == nil {
+			matched++
+		}
 		return o.add(r)
-	}, nil
+	}
+	found = func() error {
+		if what != "" && matched == 0 {
+			return fail(Unknown, what, "the metadata topic has no record of it")
+		}
+		return nil
+	}
+	return show, found, nil
 }
 
 func newEventRow(e *topic.Entry) *eventRow {

@@ -79,16 +79,6 @@ func facts(list []*tier.Segment) (all []tier.Segment) {
 	return all
 }
 
-func set(t *testing.T, name string) *clusterfixture.AivenSet {
-	t.Helper()
-	sets := clusterfixture.LoadAiven(t)
-	i := slices.IndexFunc(sets, func(s *clusterfixture.AivenSet) bool { return s.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no set %s", name)
-	}
-	return sets[i]
-}
-
 // TestBucketTellsWhatTheMetadataTopicTells compares real buckets with the topics of their brokers. One of them holds a
 // complete orphan: the copy that was finished in its place is served, and the orphan reported.
 func TestBucketTellsWhatTheMetadataTopicTells(t *testing.T) {

@@ -141,6 +141,16 @@ func (a *Archive) Snapshot() *tier.Snapshot { return a.tier.Snapshot() }
 // ClusterID is what the manifests say, empty while unknown and in layouts whose manifests do not.
 func (a *Archive) ClusterID() string { return *a.cluster.Load() }
 
+// Trouble is what the newest listing failed with, nil when it went well or the first one is under way.
+func (a *Archive) Trouble() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.trouble == nil {
+		return nil
+	}
+	return a.trouble
+}
+
 // Known is always nil: what manifests tell of a partition's bounds is all that there is.
 func (a *Archive) Known(tier.PartitionID) error { return nil }
 

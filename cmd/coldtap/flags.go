@@ -82,6 +82,9 @@ func (f *configFlags) load(env environment) (cfg config.Config, done bool, err e
 		return cfg, true, cfg.Print(env.out)
 	}
 	if f.check {
+		if err := checkFiles(cfg); err != nil {
+			return cfg, false, usageError{err}
+		}
 		fmt.Fprintf(env.out, "%s is valid\n", f.path)
 		return cfg, true, nil
 	}

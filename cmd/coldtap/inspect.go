@@ -273,11 +273,14 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 	if err != nil {
 		return err
 	}
-	show, err := inspect.MetadataTopic(k.out, k.operand)
+	show, found, err := inspect.MetadataTopic(k.out, k.operand)
 	if err != nil {
 		return err
 	}
-	return topic.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show)
+	if err := topic.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show); err != nil {
+		return err
+	}
+	return found()
 }
 
 func lookAtLog(ctx context.Context, k *look) error {

@@ -84,11 +84,14 @@ func (m *live) Status() string {
 		return ""
 	}
 	text := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
-	if err := errors.Join(s.Trouble, m.cluster.LastError()); err != nil {
+	if err := m.Trouble(); err != nil {
 		text += ": " + err.Error()
 	}
 	return text
 }
+
+// Trouble joins what the follower and the cluster's client last failed with.
+func (m *live) Trouble() error { return errors.Join(m.Follower.Status().Trouble, m.cluster.LastError()) }
 
 func (m *live) Close() error {
 	err := m.Follower.Close()

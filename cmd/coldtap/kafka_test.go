@@ -307,6 +307,9 @@ func TestInspectLooksAtACluster(t *testing.T) {
 			t.Errorf("%q: exit %d", args, code)
 		}
 	}
+	if code, _, said := commandLine(t, "inspect", "metadata-topic", "nosuch", "--config", file); code != exitFailed || !strings.Contains(said, "no record of it") {
+		t.Errorf("a topic without records: exit %d, %s", code, said)
+	}
 	if code, _, said := commandLine(t, "offload", "--once", "--standalone", "--config", file); code != exitUsage || !strings.Contains(said, "read only") {
 		t.Errorf("offload into a cluster's own tier: exit %d, %s", code, said)
 	}

@@ -25,6 +25,8 @@ type metadata interface {
 	catalog.Source
 	// Status says what /ready should tell of a view that may be served: how old it is, when it is not current.
 	Status() string
+	// Trouble is what keeps the view from getting complete or newer, nil while nothing does.
+	Trouble() error
 	Close() error
 }
 
@@ -62,19 +64,30 @@ func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m 
 // embedded is the metadata of coldtap's own offloader.
 type embedded struct{ *sqlite.Reader }
 
+// Trouble is what Ready says: there is nothing to wait for.
+func (e embedded) Trouble() error { return e.Ready() }
+
 // Status is empty: the database is read again whenever it has changed.
 func (embedded) Status() string { return "" }
 
-// ready waits until a catalog is complete: an archive is scanned and a topic replayed in the background. The database of
-// coldtap's own offloader is complete at once, or missing.
+// troublesFor is how long a catalog may fail before nobody waits for it any more: longer than the first look at a cluster
+// takes whose first broker is down.
+const troublesFor = 15 * time.Second
+
+// ready waits until a catalog is complete: an archive is scanned and a topic replayed in the background, for as long as
+// that takes while it goes on. The database of coldtap's own offloader is complete at once, or missing.
 func ready(ctx context.Context, cfg config.Config, m metadata) error {
 	const poll = 50 * time.Millisecond
+	well := time.Now()
 	for {
 		err := m.Ready()
 		if err == nil {
 			return nil
 		}
-		if e, ok := errors.AsType[*catalog.Error](err); cfg.Metadata.Kind == "embedded" || ok && !e.Retriable() {
+		if m.Trouble() == nil {
+			well = time.Now()
+		}
+		if e, ok := errors.AsType[*catalog.Error](err); cfg.Metadata.Kind == "embedded" || ok && !e.Retriable() || time.Since(well) > troublesFor {
 			return fmt.Errorf("metadata: %w", err)
 		}
 		select {

@@ -92,6 +92,7 @@ func TestProblemsAreAllReported(t *testing.T) {
 		{"no token", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: OAUTHBEARER}}}\nlayout: {kind: local}\n", []string{"either token or token_file"}},
 		{"a token beside a password", valid + "metadata: {kind: kafka, kafka: {bootstrap: [\":\"], sasl: {mechanism: PLAIN, username: u, password: p, token: t}}}\nlayout: {kind: local}\n", []string{`":" is not host:port`, "is for OAUTHBEARER, not for PLAIN"}},
 		{"a name beside a token", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: OAUTHBEARER, username: u, token: t}}}\nlayout: {kind: local}\n", []string{"username: is not for OAUTHBEARER"}},
+		{"a value in place of keys", valid + "metadata: {kafka: {sasl: hunter2}}\n", []string{"line 2: a value (!!str) where the keys of SASL should be"}},
 		{"unknown mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: GSSAPI}}}\nlayout: {kind: local}\n", []string{`"GSSAPI" is not one of PLAIN`}},
 		{"key without a file", valid + "layout: {kind: aiven, aiven: {encryption_keys: [{id: k1}]}}\nmetadata: {kind: archive}\n", []string{"entry 1 needs id and private_key_file"}},
 		{"unbuilt feature", valid + "cache: {disk: {path: /ssd, size: 1GiB}}\n", []string{"cache.disk.path: is not in this version"}},
@@ -103,6 +104,9 @@ func TestProblemsAreAllReported(t *testing.T) {
 			_, err := Parse([]byte(c.yaml))
 			if err == nil {
 				t.Fatal("accepted")
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret shows: %v", err)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {

@@ -142,9 +142,12 @@ func unknown(n *yaml.Node, t reflect.Type, path string) (problems []error) {
 	return problems
 }
 
+// misplaced is how the decoder quotes a value that stands where keys should: it may be a password's first letters.
+var misplaced = regexp.MustCompile("cannot unmarshal (!![a-z]+) `[^`]*` into config\\.([A-Za-z0-9]+)")
+
 func decode(root *yaml.Node, c *Config) []error {
 	if err := root.Decode(c); err != nil {
-		return []error{err}
+		return []error{errors.New(misplaced.ReplaceAllString(text(err), "a value ($1) where the keys of $2 should be"))}
 	}
 	return nil
 }
