@@ -9,10 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +72,8 @@ func TestSASLRefused(t *testing.T) {
 	cfg.SASL = mechanismOf(t, SASLOptions{Name: "PLAIN", Username: "reader", Password: "wrong"})
 	err := open(t, cfg, nil).Refresh(t.Context())
 	wantKind(t, err, Unauthorized)
-	if err.(*Error).Retriable() || strings.Contains(err.Error(), "wrong") {
+	named := slices.ContainsFunc(k.ListenAddrs(), func(addr string) bool { return strings.Contains(err.Error(), "SASL with "+addr) })
+	if err.(*Error).Retriable() || strings.Contains(err.Error(), "wrong") || !named {
 		t.Errorf("got %v", err)
 	}
 }
@@ -111,6 +114,24 @@ func TestSASLPasswordRotates(t *testing.T) {
 	}
 }
 
+// TestSASLPasswordComesLate: a secret that is mounted after the start is found at the next authentication.
+func TestSASLPasswordComesLate(t *testing.T) {
+	o := SASLOptions{Name: "SCRAM-SHA-512", Username: "reader", PasswordFile: filepath.Join(t.TempDir(), "password")}
+	wantKind(t, o.Check(), Option)
+	k := brokers(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "reader", "secret"))
+	cfg := quiet(k.ListenAddrs()...)
+	cfg.SASL = mechanismOf(t, o)
+	c := open(t, cfg, nil)
+	wantKind(t, c.Refresh(t.Context()), Unauthorized)
+	if err := os.WriteFile(o.PasswordFile, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Check(); err != nil {
+		t.Error(err)
+	}
+	refresh(t, c)
+}
+
 func TestSASLToken(t *testing.T) {
 	m := mechanismOf(t, SASLOptions{Name: "OAUTHBEARER", TokenFile: file(t, "token", "a.b.c\n")})
 	_, raw, err := m.Authenticate(t.Context(), "broker")
@@ -137,7 +158,7 @@ func TestSASLOptionsThatCannotWork(t *testing.T) {
 		{SASLOptions{Name: "OAUTHBEARER"}, "token"},
 		{SASLOptions{Name: "OAUTHBEARER", Username: "u", Token: "t"}, "username"},
 	} {
-		_, err := tt.o.Mechanism()
+		err := tt.o.Check()
 		wantKind(t, err, Option)
 		if err.(*Error).Op != tt.option {
 			t.Errorf("%+v: got %v, want %s", tt.o, err, tt.option)
@@ -208,9 +229,99 @@ func TestTLS(t *testing.T) {
 				part(t, c, 0)
 				return
 			}
-			wantKind(t, c.Refresh(t.Context()), Unauthorized)
+			err := c.Refresh(t.Context())
+			wantKind(t, err, Unauthorized)
+			if !strings.Contains(err.Error(), "TLS with 127.0.0.1:") {
+				t.Errorf("got %v", err)
+			}
 		})
 	}
+}
+
+// TestTLSRefusedByTheBroker, which in TLS 1.3 says so after our handshake is over.
+func TestTLSRefusedByTheBroker(t *testing.T) {
+	serverCert, serverKey := selfSigned(t, "broker.test")
+	clientCert, clientKey := selfSigned(t, "client.test")
+	pair, err := tls.X509KeyPair([]byte(serverCert), []byte(serverKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := file(t, "ca.pem", serverCert)
+	for name, o := range map[string]TLSOptions{
+		"none":              {CAFile: ca},
+		"of another issuer": {CAFile: ca, CertFile: file(t, "cert.pem", clientCert), KeyFile: file(t, "key.pem", clientKey)},
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(name+" in "+tls.VersionName(version), func(t *testing.T) {
+				listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MaxVersion: version,
+					ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for {
+						conn, err := listener.Accept()
+						if err != nil {
+							return
+						}
+						_ = conn.(*tls.Conn).Handshake() // it fails, and the alert is out
+						raw := conn.(*tls.Conn).NetConn()
+						_ = raw.(*net.TCPConn).CloseWrite()
+						_, _ = io.Copy(io.Discard, raw) // else the kernel drops the alert
+						_ = raw.Close()
+					}
+				}()
+				addr := listener.Addr().String()
+				cfg := quiet(addr)
+				if cfg.TLS, err = o.Config(); err != nil {
+					t.Fatal(err)
+				}
+				c := open(t, cfg, nil)
+				refused := c.Refresh(t.Context())
+				c.Close()
+				_ = listener.Close()
+				<-done
+				wantKind(t, refused, Unauthorized)
+				if s := refused.Error(); !strings.Contains(s, "TLS with "+addr) || !strings.Contains(s, ": the broker ") {
+					t.Errorf("got %s", s)
+				}
+			})
+		}
+	}
+}
+
+// TestTLSRootsRotate: a CA file that is replaced in place counts from the next connection on, one that is damaged does not.
+func TestTLSRootsRotate(t *testing.T) {
+	serverCert, serverKey := selfSigned(t, "broker.test")
+	otherCert, _ := selfSigned(t, "other.test")
+	pair, err := tls.X509KeyPair([]byte(serverCert), []byte(serverKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := brokers(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}))
+	o := TLSOptions{CAFile: file(t, "ca.pem", otherCert)}
+	cfg := quiet(k.ListenAddrs()...)
+	if cfg.TLS, err = o.Config(); err != nil {
+		t.Fatal(err)
+	}
+	replace := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(o.CAFile, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(t, cfg, nil)
+	wantKind(t, c.Refresh(t.Context()), Unauthorized)
+	replace(serverCert)
+	refresh(t, c)
+	replace("half a certif")
+	wantKind(t, o.Check(), Option)
+	cfg.Registerer = nil
+	refresh(t, open(t, cfg, nil)) // new connections
+	replace(otherCert)
+	wantKind(t, open(t, cfg, nil).Refresh(t.Context()), Unauthorized)
 }
 
 // TestTLSCertificateRotates replaces the files one after the other.
@@ -224,7 +335,7 @@ func TestTLSCertificateRotates(t *testing.T) {
 	}
 	shown := func() string {
 		t.Helper()
-		cert, err := cfg.GetClientCertificate(nil)
+		cert, err := cfg.pair.current()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,8 @@ type Client struct {
 	wake chan struct{} // holds one
 
 	mu      sync.Mutex
-	watched map[segment.UUID]struct{} // replaced, never changed
-	next    *waiting                  // nil: nobody waits for the next round
+	watched map[segment.UUID]string // names as far as the caller knows them; replaced, never changed
+	next    *waiting                // nil: nobody waits for the next round
 	lastErr error
 	closed  bool
 }
@@ -54,6 +55,11 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 	if len(cfg.Bootstrap) == 0 {
 		return nil, &Error{Kind: Option, Op: "bootstrap", Err: errNoBootstrap}
 	}
+	var at *located
+	if cfg.SASL != nil {
+		at = &located{Mechanism: cfg.SASL}
+		cfg.SASL = at
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{cfg: cfg, log: cfg.logger(), notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	kafka, err := kgo.NewClient(append(cfg.ClientOptions(), kgo.BrokerMaxReadBytes(readBytes), kgo.FetchMaxBytes(1<<20))...)
@@ -67,19 +73,25 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 		kafka.Close()
 		return nil, err
 	}
-	go c.run(ctx)
+	go c.run(ctx, at)
 	return c, nil
 }
 
 // Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at once.
-// Ids that the cluster does not have cost nothing.
+// Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all together.
 func (c *Client) Watch(ids ...segment.UUID) {
-	set := make(map[segment.UUID]struct{}, len(ids))
+	set := make(map[segment.UUID]string, len(ids))
 	for _, id := range ids {
-		if !id.IsZero() {
-			set[id] = struct{}{}
-		}
+		set[id] = ""
 	}
+	c.WatchNamed(set)
+}
+
+// WatchNamed is Watch with the names that the topics had when they were last heard of. They are for logs and errors, and
+// for brokers that cannot be asked for an id (Metadata below version 12).
+func (c *Client) WatchNamed(topics map[segment.UUID]string) {
+	set := maps.Clone(topics)
+	delete(set, segment.UUID{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.watched
@@ -153,11 +165,11 @@ func (c *Client) Close() {
 }
 
 // run is the background job.
-func (c *Client) run(ctx context.Context) {
+func (c *Client) run(ctx context.Context, at *located) {
 	defer close(c.done)
 	defer c.kafka.Close()
 	defer c.refuse()
-	asker := newAsker(c.kafka, c.metrics, c.log)
+	asker := newAsker(c.kafka, at, c.metrics, c.log)
 	outage := outage{log: c.log}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -190,8 +202,9 @@ func (c *Client) run(ctx context.Context) {
 			outage.failed(err)
 			c.finish(w, err)
 		} else {
+			outage.answered(view, asker.unanswered-asker.refused, asker.firstFailure)
 			result := resultOK
-			if outage.answered(view, asker.unanswered, asker.firstFailure) {
+			if asker.unanswered > 0 {
 				result = resultPartial
 			}
 			c.metrics.round(took, result)
@@ -211,7 +224,7 @@ func (c *Client) run(ctx context.Context) {
 }
 
 // begin takes what the round is for; calls of Refresh from here on wait for the round after it.
-func (c *Client) begin() (*waiting, map[segment.UUID]struct{}) {
+func (c *Client) begin() (*waiting, map[segment.UUID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -265,9 +278,9 @@ func (o *outage) failed(err *Error) {
 	o.kind = err.Kind
 }
 
-// answered tells whether partitions are without an answer. One such round is what any move of a leader costs; the second is
-// worth a line.
-func (o *outage) answered(v *View, unanswered int, why error) bool {
+// answered takes a round in which some partitions were without an answer. One is what any move of a leader costs; the second
+// in a row is worth a line.
+func (o *outage) answered(v *View, unanswered int, why error) {
 	if o.failures > 0 {
 		o.log.Info("the cluster answers again", "after", time.Since(o.since).Round(time.Millisecond), "topics", len(v.Topics))
 		o.failures = 0
@@ -283,5 +296,4 @@ func (o *outage) answered(v *View, unanswered int, why error) bool {
 	default:
 		o.partials = 0
 	}
-	return o.partials > 0
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"time"
@@ -15,7 +14,7 @@ import (
 // Config says which cluster, and how to get in.
 type Config struct {
 	Bootstrap []string       // host:port, at least one
-	TLS       *tls.Config    // nil = plaintext; see TLSOptions
+	TLS       *TLS           // nil = plaintext; see TLSOptions
 	SASL      sasl.Mechanism // nil = none; see SASLOptions
 	ClientID  string         // what the brokers' quotas and logs call us; default "coldtap"
 
@@ -42,15 +41,12 @@ func (c Config) ClientOptions() []kgo.Opt {
 		kgo.SeedBrokers(c.Bootstrap...),
 		kgo.ClientID(c.clientID()),
 		kgo.WithLogger(kgoLogger{c.logger()}),
-		kgo.DialTimeout(5 * time.Second),
+		kgo.Dialer(dialer{c.TLS}.dial),
 		kgo.RequestTimeoutOverhead(5 * time.Second),
 		kgo.RetryTimeout(10 * time.Second),
 		kgo.RequestRetries(5),
 		kgo.RetryBackoffFn(retryBackoff),
 		kgo.DisableClientMetrics(),
-	}
-	if c.TLS != nil {
-		opts = append(opts, kgo.DialTLSConfig(c.TLS))
 	}
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL))

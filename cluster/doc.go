@@ -21,8 +21,12 @@
 //   - Metadata with an older leader epoch than one seen for the same topic id comes from a broker that lags. It is
 //     ignored five times in a row, as clients do, then believed.
 //   - A topic's absence from the list of all topics does not prove that it is gone: a lagging broker lists less, and so
-//     does every broker once the right to describe the topic was withdrawn. Of a watched topic it is believed when a
-//     second request, which names the topic, is answered with "unknown".
+//     does every broker while the right to describe the topic is missing. A watched topic that is missing is asked for by
+//     its id (by its name where Metadata is older than version 12), and View.Missing has the answer: gone, when two
+//     answers say so, denied, or unclear. Once the answer has stayed the same for three rounds it is asked for again in
+//     every tenth one only; when the topic is listed again it is there at once.
+//   - A topic that is not gone stays in the View as it was last seen, its bounds with the BoundsAt of then. Denied topics
+//     are logged once, and once more when they can be described again; they are counted as unanswered all the while.
 //   - A lineage takes one answer per leader epoch that wrote, a hundred per round and at most 1,000 in all. Of a partition
 //     that has more (logged) the newest are told, and readers derive the others from the segments.
 //   - A lineage is of one leader epoch. From the moment that another leader is known until it has told its own, nothing that
@@ -32,8 +36,9 @@
 //   - One broker has 2 s of a round for the bounds and 1 s for lineages: one that hangs costs its own partitions only.
 //   - While the cluster is away the View stays and Age grows. An outage is logged once, and once more when it is over.
 //
-// The principal needs the right to describe the topics. Kafka lists no topic that it may not describe; ids that were
-// watched before they were ever seen are then simply missing.
+// The principal needs the right to describe (DESCRIBE, which READ implies) each topic that is watched, and none on the
+// cluster. Files of TLSOptions and SASLOptions are read again for each connection and authentication, so that secrets and
+// certificates may be replaced in place; a password or token may also come after the start.
 //
 // Non-goals: anything about segments or the object store, and writing to the cluster.
 //

@@ -99,7 +99,7 @@ func isTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[tls.AlertError](err); ok {
+	if isAlert(err) {
 		return true
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 		{kerr.FencedLeaderEpoch, Unreachable, true},
 		{kerr.SaslAuthenticationFailed, Unauthorized, false},
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, Unauthorized, false},
-		{tls.AlertError(42), Unauthorized, false},
+		{&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, Unauthorized, false},
 		{tls.RecordHeaderError{Msg: "no TLS"}, Unauthorized, false},
 		{x509.HostnameError{Certificate: &x509.Certificate{}}, Unauthorized, false},
 		{&Error{Kind: Option, Op: "password_file", Err: os.ErrNotExist}, Unauthorized, false},

@@ -29,6 +29,7 @@ type metrics struct {
 	rounds     *prometheus.CounterVec
 	seconds    prometheus.Histogram
 	unanswered prometheus.Gauge
+	denied     prometheus.Gauge
 	rejected   *prometheus.CounterVec
 }
 
@@ -48,7 +49,9 @@ func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
 			Help:    "How long a round took, failed ones included.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 		unanswered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_unanswered_partitions",
-			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round."}),
+			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round; a denied topic that was never seen counts as one."}),
+		denied: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_denied_topics",
+			Help: "Watched topics that the cluster does not let us describe, as of the last round."}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_rejected_answers_total",
 			Help: "Values in brokers' answers that were dropped, by reason: range, contradiction, backwards, repeated, stale, lineage, name."},
 			[]string{"reason"}),
@@ -68,7 +71,7 @@ func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_cluster_view_age_seconds",
 		Help: "How long ago the requests behind the present view were sent; since the start while there is none."},
 		func() float64 { return c.Age().Seconds() })
-	for _, col := range []prometheus.Collector{m.rounds, m.seconds, m.unanswered, m.rejected, age} {
+	for _, col := range []prometheus.Collector{m.rounds, m.seconds, m.unanswered, m.denied, m.rejected, age} {
 		if err := reg.Register(col); err != nil {
 			return nil, &Error{Kind: Option, Op: "registerer", Err: err}
 		}

@@ -20,14 +20,18 @@ import (
 // asker asks the cluster round by round. It belongs to the background job.
 type asker struct {
 	kafka   *kgo.Client
+	sasl    *located // nil = none
 	metrics *metrics
 	log     *slog.Logger
 
-	topics map[segment.UUID]map[int32]*partition // the watched ones that exist
+	topics  map[segment.UUID]map[int32]*partition // the watched ones that exist
+	missing map[segment.UUID]*absent              // the watched ones that the last list of all topics left out
+	denied  map[segment.UUID]bool                 // those that were logged as denied
 
 	// Of the last round:
-	unanswered   int // watched partitions without bounds from it, or whose lineage is due and was not answered
-	firstFailure error
+	unanswered   int   // watched partitions without bounds from it, or whose lineage is due and was not answered
+	refused      int   // those of them whose topic is denied, of which reportDenied logs
+	firstFailure error // of the others
 }
 
 // partition is a watched partition from round to round.
@@ -42,19 +46,21 @@ type partition struct {
 	pending     int // rounds in a row in which the lineage was shown as pending
 }
 
+const opMetadata = "metadata"
+
 // staleRounds is how often in a row Metadata with an older leader epoch is ignored. It is five in clients, too.
 const staleRounds = 5
 
-func newAsker(kafka *kgo.Client, m *metrics, log *slog.Logger) *asker {
-	return &asker{kafka: kafka, metrics: m, log: log, topics: map[segment.UUID]map[int32]*partition{}}
+func newAsker(kafka *kgo.Client, at *located, m *metrics, log *slog.Logger) *asker {
+	return &asker{kafka: kafka, sasl: at, metrics: m, log: log, topics: map[segment.UUID]map[int32]*partition{}, denied: map[segment.UUID]bool{}}
 }
 
 // round asks everything once. more says that lineages are not finished, so that the next round should not wait.
-func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]struct{}) (v *View, more bool, err *Error) {
+func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]string) (v *View, more bool, err *Error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRound)
 	defer cancel()
 	v = &View{At: time.Now()}
-	a.unanswered, a.firstFailure = 0, nil
+	a.unanswered, a.refused, a.firstFailure = 0, 0, nil
 	if err := a.metadata(ctx, v, last, watched); err != nil {
 		return nil, false, err
 	}
@@ -69,7 +75,7 @@ func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]
 }
 
 // metadata fills in the topics.
-func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment.UUID]struct{}) *Error {
+func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment.UUID]string) *Error {
 	before := map[string]*Topic{}
 	if last != nil {
 		for i := range last.Topics {
@@ -87,27 +93,8 @@ func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment
 	}
 	c := collected{asker: a, before: before, names: map[string]bool{}, ids: map[segment.UUID]bool{}}
 	c.add(resp.Topics)
-
-	// A watched topic that is missing, and whose name is not taken by another one, is asked for by name.
-	byName := kmsg.NewPtrMetadataRequest()
-	for name, t := range before {
-		if _, ok := watched[t.ID]; ok && !c.names[name] {
-			rt := kmsg.NewMetadataRequestTopic()
-			rt.Topic = kmsg.StringPtr(name)
-			byName.Topics = append(byName.Topics, rt)
-		}
-	}
-	if len(byName.Topics) > 0 {
-		resp, err := a.askMetadata(ctx, byName)
-		if err != nil {
-			return err
-		}
-		c.add(resp.Topics)
-		for _, rt := range byName.Topics { // what was not answered at all is not gone either
-			if !c.names[*rt.Topic] && !c.gone[*rt.Topic] {
-				c.keep(before[*rt.Topic])
-			}
-		}
+	if v.Missing, err = a.askMissing(ctx, &c, last, watched, resp.Version); err != nil {
+		return err
 	}
 	slices.SortFunc(c.topics, func(x, y Topic) int { return cmp.Compare(x.Name, y.Name) })
 	v.Topics = c.topics
@@ -121,10 +108,10 @@ func (a *asker) askMetadata(ctx context.Context, req *kmsg.MetadataRequest) (*km
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		return nil, asError("metadata", err)
+		return nil, a.sasl.locate(asError(opMetadata, err))
 	}
 	if len(resp.Brokers) == 0 {
-		return nil, &Error{Kind: Answer, Op: "metadata", Err: errors.New("no broker in the answer")}
+		return nil, &Error{Kind: Answer, Op: opMetadata, Err: errors.New("no broker in the answer")}
 	}
 	return resp, nil
 }
@@ -136,7 +123,6 @@ type collected struct {
 	topics []Topic
 	names  map[string]bool
 	ids    map[segment.UUID]bool
-	gone   map[string]bool // said to be unknown
 }
 
 func (c *collected) add(answer []kmsg.MetadataResponseTopic) {
@@ -155,10 +141,7 @@ func (c *collected) add(answer []kmsg.MetadataResponseTopic) {
 		case err == nil:
 			c.put(Topic{ID: id, Name: *t.Topic, Internal: t.IsInternal, Partitions: c.partitions(id, t)})
 		case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InvalidTopicException):
-			if c.gone == nil {
-				c.gone = map[string]bool{}
-			}
-			c.gone[*t.Topic] = true
+			// It is being deleted. If it is watched, it is asked for.
 		default:
 			if old := c.before[*t.Topic]; old != nil && (id.IsZero() || id == old.ID) {
 				c.keep(old)
@@ -215,7 +198,7 @@ func sameBare(old Partition, p kmsg.MetadataResponseTopicPartition) bool {
 }
 
 // enroll brings the watched partitions in line with the topics there are.
-func (a *asker) enroll(v *View, watched map[segment.UUID]struct{}) {
+func (a *asker) enroll(v *View, watched map[segment.UUID]string) {
 	topics := make(map[segment.UUID]map[int32]*partition, len(watched))
 	for i := range v.Topics {
 		t := &v.Topics[i]
@@ -244,10 +227,16 @@ func (a *asker) enroll(v *View, watched map[segment.UUID]struct{}) {
 	a.topics = topics
 }
 
-// byLeader gives the watched partitions of each broker. Those without a leader are unanswered.
+// byLeader gives the watched partitions of each broker. Those without a leader are unanswered, and so are those of denied
+// topics, which leaders would not answer for either.
 func (a *asker) byLeader() map[int32][]*partition {
 	brokers := map[int32][]*partition{}
-	for _, parts := range a.topics {
+	for id, parts := range a.topics {
+		if m := a.missing[id]; m != nil && m.why == TopicDenied {
+			a.unanswered += len(parts)
+			a.refused += len(parts)
+			continue
+		}
 		for _, p := range parts {
 			if p.now.Leader < 0 {
 				a.unanswered++

@@ -82,35 +82,6 @@ func answerTopic(name string, id segment.UUID, epoch int32, leaders ...int32) km
 	return t
 }
 
-// TestTopicThatOneBrokerDoesNotList keeps a watched topic until it is said, by its name, to be unknown.
-func TestTopicThatOneBrokerDoesNotList(t *testing.T) {
-	for _, tt := range []struct {
-		code *kerr.Error
-		kept bool
-	}{{nil, true}, {kerr.TopicAuthorizationFailed, true}, {kerr.LeaderNotAvailable, true}, {kerr.UnknownTopicOrPartition, false}} {
-		k := brokers(t)
-		c := open(t, quiet(k.ListenAddrs()...), nil)
-		id := watch(t, c, "orders")
-		before := part(t, c, 0)
-		metadataWith(k, func(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
-			for _, rt := range req.Topics {
-				answer := answerTopic(*rt.Topic, id, before.LeaderEpoch, 0, 0)
-				if tt.code != nil {
-					answer = answerTopic(*rt.Topic, segment.UUID{}, 0)
-					answer.ErrorCode = tt.code.Code
-				}
-				resp.Topics = append(resp.Topics, answer)
-			}
-		})
-		topic, ok := refresh(t, c).Topic(id)
-		if ok != tt.kept || ok && len(topic.Partitions) != 2 {
-			t.Errorf("%v: kept %v: %+v", tt.code, ok, topic)
-		}
-		c.Close()
-		k.Close()
-	}
-}
-
 // TestTopicInTrouble keeps a topic that is not watched while it is listed with an error that does not say that it is gone.
 func TestTopicInTrouble(t *testing.T) {
 	k := brokers(t)

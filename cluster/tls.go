@@ -18,38 +18,102 @@ type TLSOptions struct {
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
 }
 
-// Config gives what crypto/tls needs, nil for plaintext. The client's certificate is read again for each handshake, so
-// that rotated files are picked up; while the files do not fit each other the last good pair goes on. The CA file is read
-// once. An error is an *Error of Kind Option that names the option.
-func (o TLSOptions) Config() (*tls.Config, error) {
+// TLS makes what crypto/tls needs for each new connection. Safe for concurrent use.
+type TLS struct {
+	opt  TLSOptions
+	ca   *caFile  // nil = the system's roots
+	pair *keyPair // nil = no client certificate
+}
+
+// Config reads the files, and gives nil for plaintext. They are read again for each connection, so that what was replaced
+// in place is picked up; while a file cannot be read, or certificate and key do not fit each other, what was last good goes
+// on. An error is an *Error of Kind Option that names the option.
+func (o TLSOptions) Config() (*TLS, error) {
 	if o == (TLSOptions{}) {
 		return nil, nil
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.InsecureSkipVerify}
+	t := &TLS{opt: o}
 	if o.CAFile != "" {
-		pem, err := readSmall(o.CAFile, caFileSize)
-		if err != nil {
-			return nil, &Error{Kind: Option, Op: "ca_file", Err: err}
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &Error{Kind: Option, Op: "ca_file", Err: errors.New(o.CAFile + " holds no certificate")}
+		t.ca = &caFile{path: o.CAFile}
+		if _, err := t.ca.load(); err != nil {
+			return nil, err
 		}
 	}
 	switch {
 	case o.CertFile == "" && o.KeyFile == "":
-		return cfg, nil
+		return t, nil
 	case o.CertFile == "":
 		return nil, &Error{Kind: Option, Op: "cert_file", Err: errors.New("is needed beside key_file")}
 	case o.KeyFile == "":
 		return nil, &Error{Kind: Option, Op: "key_file", Err: errors.New("is needed beside cert_file")}
 	}
-	pair := &keyPair{certFile: o.CertFile, keyFile: o.KeyFile}
-	if _, err := pair.load(); err != nil {
+	t.pair = &keyPair{certFile: o.CertFile, keyFile: o.KeyFile}
+	if _, err := t.pair.load(); err != nil {
 		return nil, err
 	}
-	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.current() }
+	return t, nil
+}
+
+// Check says what is wrong with the options or with the files as they are now: Config's error.
+func (o TLSOptions) Check() error {
+	_, err := o.Config()
+	return err
+}
+
+// config is for one connection to a host.
+func (t *TLS) config(host string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.opt.ServerName, InsecureSkipVerify: t.opt.InsecureSkipVerify}
+	if cfg.ServerName == "" {
+		cfg.ServerName = host
+	}
+	if t.ca != nil {
+		roots, err := t.ca.current()
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = roots
+	}
+	if t.pair != nil {
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.pair.current() }
+	}
 	return cfg, nil
+}
+
+// caFile are the roots that brokers' certificates are checked against; the file may be replaced at any time.
+type caFile struct {
+	path string
+
+	mu   sync.Mutex
+	last *x509.CertPool
+}
+
+func (c *caFile) load() (*x509.CertPool, error) {
+	pem, err := readSmall(c.path, caFileSize)
+	if err != nil {
+		return nil, &Error{Kind: Option, Op: "ca_file", Err: err}
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, &Error{Kind: Option, Op: "ca_file", Err: errors.New(c.path + " holds no certificate")}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = roots
+	return roots, nil
+}
+
+// current is safe for concurrent use.
+func (c *caFile) current() (*x509.CertPool, error) {
+	roots, err := c.load()
+	if err == nil {
+		return roots, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil {
+		return c.last, nil
+	}
+	return nil, err
 }
 
 // keyPair is a client certificate whose files may be replaced at any time, one after the other.

@@ -11,6 +11,10 @@ type View struct {
 	ClusterID string
 	At        time.Time // when the requests behind it were sent
 	Topics    []Topic   // every topic of the cluster, internal ones included, sorted by name
+
+	// Missing has the watched ids that the cluster's list of all topics left out, and why. A topic that was seen before
+	// stays in Topics, as it was, unless it is TopicGone. An id that is neither there nor here was not watched yet.
+	Missing map[segment.UUID]Absence
 }
 
 // Topic is a topic that exists now. A topic that was deleted and created again under its name has another id.

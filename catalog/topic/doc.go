@@ -32,8 +32,17 @@
 //     read, so that a leader notices records that an unclean election has replaced (Fetch version 12, KIP-595).
 //   - A Refresh is for a partition. It fails if that partition's leader, or the leader of the metadata partition in which
 //     it is filed, did not answer; what other leaders do is no matter. Ready does not wait for leaders that are away.
+//   - Bounds are relied on once the cluster has told them to this process (Known): before, the log start would be that of
+//     the oldest segment, and what DeleteRecords took would be served. Bounds that were told are used on while leaders or
+//     the cluster are away, which passes and of which Status tells the age. A denied topic stays so until somebody helps,
+//     while its records may be deleted unheard: of the bounds it is right only that what lies below the start is deleted.
+//     They are used for one minute, then the topic is unknown until it can be described again; Refresh fails at once.
+//   - A topic is gone when the cluster says so of its id (cluster.TopicGone), not when it is not listed.
 //   - Nothing is written to the cluster: the API keys sent are ApiVersions, Metadata (which never creates a topic),
 //     ListOffsets and Fetch, and SASL's.
+//
+// The principal needs READ on the metadata topic and DESCRIBE on each topic that is served, nothing on the cluster and
+// nothing on groups; a test holds that.
 //
 // Non-goals: writing to the topic, and consumer groups.
 package topic

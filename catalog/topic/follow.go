@@ -300,7 +300,9 @@ func (f *Follower) apply(d *delivery) {
 		r.positions[g.partition], r.epochs[g.partition] = g.next.offset, g.next.epoch
 	}
 	out := r.tier.ApplyAll(changes)
-	f.bounds.forget(changes)
+	if f.bounds.forget(changes) && f.published.Load() {
+		f.weigh()
+	}
 	f.mu.Unlock()
 	f.metrics.Applied(len(changes), out.Rejected)
 	f.deleted(out.Withdrawn...)

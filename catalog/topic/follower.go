@@ -31,7 +31,7 @@ const (
 type ClusterView interface {
 	View() *cluster.View
 	Refresh(ctx context.Context) error
-	Watch(ids ...segment.UUID)
+	WatchNamed(topics map[segment.UUID]string)
 }
 
 // Options of a Follower. Client and Cluster must be set.
@@ -73,6 +73,7 @@ type Follower struct {
 	published atomic.Bool               // the replay is the view
 	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
 	seen      atomic.Pointer[cluster.View]
+	verdicts  atomic.Pointer[verdicts] // of seen, nil before the first
 
 	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had no
 	// segments, and be forgotten, while its first one comes in.
@@ -189,15 +190,14 @@ func (f *Follower) Ready() error {
 	return notReady(fmt.Errorf("%d records of the metadata topic are read, %d are known to be left", s.Records, s.Lag))
 }
 
-// Known is nil once the cluster has told the partition's log start, or says that the topic is no more. Before, what is
-// below the start cannot be told from what is above it.
-func (f *Follower) Known(partition tier.PartitionID) error { return nil }
-
 // Status is for people: how current the view is, and why it is no newer.
 func (f *Follower) Status() Status {
 	s := f.progress.status()
 	if v := f.seen.Load(); v != nil {
 		s.ClusterAt = v.At
+	}
+	if v := f.verdicts.Load(); v != nil {
+		s.Denied, s.DeniedTopics = v.denied, v.count
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 // told is what the cluster's views have told the tier so far, so that a view that says the same again costs nothing.
 type told struct {
 	bounds  map[tier.PartitionID]tier.Bounds
+	heard   map[tier.PartitionID]bool // log start and high watermark were told at least once
 	lineage map[tier.PartitionID][]segment.EpochStart
 	owners  map[string]segment.UUID
 	named   map[segment.UUID]string
@@ -20,14 +21,15 @@ type told struct {
 
 func newTold() told {
 	return told{
-		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID][]segment.EpochStart{},
+		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID]bool{}, map[tier.PartitionID][]segment.EpochStart{},
 		map[string]segment.UUID{}, map[segment.UUID]string{},
 	}
 }
 
 // Observe takes over what the cluster says of the topics that the tier holds something of: bounds and lineage of all
 // their partitions, and which id has a name now. A topic that is gone from the cluster keeps what it has until its last
-// segment is deleted, but loses its name to a topic that was created after it. Views that are older than one that was
+// segment is deleted, but loses its name to a topic that was created after it. One that is missing for another reason
+// (cluster.TopicDenied, say) keeps everything. Views that are older than one that was
 // observed change nothing.
 func (f *Follower) Observe(v *cluster.View) {
 	if v == nil {
@@ -77,7 +79,7 @@ func (f *Follower) tell(t *tier.Tier) {
 	}
 	snapshot := t.Snapshot()
 	for id := range f.known {
-		if !present[id] {
+		if !present[id] && seen.Missing[id] == cluster.TopicGone {
 			changes = f.gone(changes, snapshot, id)
 		}
 	}
@@ -89,6 +91,7 @@ func (f *Follower) tell(t *tier.Tier) {
 	if len(changes) > 0 {
 		f.metrics.Applied(len(changes), t.ApplyAll(changes).Rejected)
 	}
+	f.weigh()
 }
 
 // topic appends what is new of a topic that exists; at is the view's.
@@ -103,6 +106,9 @@ func (b *told) topic(changes []tier.Change, topic *cluster.Topic, at time.Time) 
 		now := tier.Bounds{Start: p.LogStart, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable}
 		if old, ok := b.bounds[id]; p.LogStart >= 0 && (!ok || old != now) {
 			b.bounds[id] = now
+			if p.HighWatermark >= 0 {
+				b.heard[id] = true
+			}
 			changes = append(changes, tier.BoundsChanged{Partition: id, Bounds: now})
 		}
 		if len(p.Lineage) > 0 && !slices.Equal(b.lineage[id], p.Lineage) {
@@ -118,14 +124,18 @@ func (b *told) topic(changes []tier.Change, topic *cluster.Topic, at time.Time) 
 	return changes
 }
 
-// forget drops what was told of partitions that records said are gone: while the cluster has one, its next view tells it.
-func (b *told) forget(changes []tier.Change) {
+// forget drops what was told of partitions that records said are gone, and says whether there were any: while the cluster
+// has one, its next view tells it.
+func (b *told) forget(changes []tier.Change) (some bool) {
 	for _, c := range changes {
 		if gone, ok := c.(tier.PartitionForgotten); ok {
+			some = true
 			delete(b.bounds, gone.Partition)
+			delete(b.heard, gone.Partition)
 			delete(b.lineage, gone.Partition)
 		}
 	}
+	return some
 }
 
 func (b *told) owner(changes []tier.Change, name string, id segment.UUID) []tier.Change {
@@ -146,6 +156,7 @@ func (f *Follower) gone(changes []tier.Change, snapshot *tier.Snapshot, id segme
 		p, _ := snapshot.Partition(of)
 		if len(p.Segments(true)) == 0 {
 			delete(f.bounds.bounds, of)
+			delete(f.bounds.heard, of)
 			delete(f.bounds.lineage, of)
 			changes = append(changes, tier.PartitionForgotten{Partition: of})
 			continue
@@ -201,14 +212,14 @@ func (f *Follower) ask(ctx context.Context) error {
 	view := f.view.Load()
 	watched := f.interesting()
 	for {
-		f.opt.Cluster.Watch(watched...)
+		f.opt.Cluster.WatchNamed(watched)
 		if err := f.opt.Cluster.Refresh(ctx); err != nil {
 			return err
 		}
 		f.Observe(f.opt.Cluster.View())
 		// The answer may have shown that a name belongs to another id by now, of which the bounds are wanted too.
 		now := f.interesting()
-		if slices.Equal(now, watched) || !grows(watched, now) {
+		if !grows(watched, now) {
 			break
 		}
 		watched = now
@@ -221,28 +232,32 @@ func (f *Follower) ask(ctx context.Context) error {
 	return nil
 }
 
-// interesting lists the ids that the tier knows, and those that carry a name it knows, ascending.
-func (f *Follower) interesting() []segment.UUID {
+// interesting gives the ids that the tier knows, and those that carry a name it knows, with their names.
+func (f *Follower) interesting() map[segment.UUID]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var ids []segment.UUID
+	ids := make(map[segment.UUID]string, len(f.known))
 	names := make(map[string]bool, len(f.known))
 	for id, s := range f.known {
 		names[s.name] = true
-		ids = append(ids, id)
+		ids[id] = s.name
 	}
 	if seen := f.seen.Load(); seen != nil {
 		for i := range seen.Topics {
 			if t := &seen.Topics[i]; names[t.Name] {
-				ids = append(ids, t.ID)
+				ids[t.ID] = t.Name
 			}
 		}
 	}
-	slices.SortFunc(ids, func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
-	return slices.Compact(ids)
+	return ids
 }
 
 // grows says whether now has an id that before has not.
-func grows(before, now []segment.UUID) bool {
-	return slices.ContainsFunc(now, func(id segment.UUID) bool { return !slices.Contains(before, id) })
+func grows(before, now map[segment.UUID]string) bool {
+	for id := range now {
+		if _, ok := before[id]; !ok {
+			return true
+		}
+	}
+	return false
 }

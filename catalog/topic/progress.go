@@ -115,12 +115,15 @@ func reached(positions, ends []int64) bool {
 
 // Status is how current the view is.
 type Status struct {
-	Partitions int       // of the metadata topic, 0 while unknown
-	Records    int64     // read since Open
-	Lag        int64     // records that the topic is known to hold beyond the view
-	AsOf       time.Time // the view holds all that the metadata topic held then; never zero once the first replay has caught up
-	ClusterAt  time.Time // when the cluster told the bounds that the view has; zero = never
-	Trouble    error     // what keeps the view from getting newer, nil = nothing
+	Partitions   int       // of the metadata topic, 0 while unknown
+	Records      int64     // read since Open
+	Lag          int64     // records that the topic is known to hold beyond the view
+	AsOf         time.Time // the view holds all that the metadata topic held then; never zero once the first replay has caught up
+	ClusterAt    time.Time // when the cluster told the bounds that the view has; zero = never
+	Denied       []string  // names of topics that the cluster does not let us describe, ascending, the first 10; do not change it
+	DeniedTopics int       // how many there are
+
+	Trouble error // what keeps the view from getting newer, nil = nothing
 }
 
 func (p *progress) status() Status {

@@ -1,12 +1,14 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"coldtap/cluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -80,7 +82,7 @@ type look struct {
 // cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its leader
 // told after the call began. A leader that does not answer fails the refreshes for its own partitions only, and those of
 // no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster does not have
-// needs no leader's answer, nor does one of which the tier holds nothing.
+// needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies fails.
 //
 // Errors are *catalog.Error, of kind NotReady while the first replay runs and else Unavailable. It takes at most 10 s.
 func (f *Follower) Refresh(ctx context.Context, partition tier.PartitionID) error {
@@ -127,6 +129,12 @@ func (f *Follower) boundsSince(of tier.PartitionID, began time.Time) error {
 		return errors.New("the cluster has not been seen yet")
 	}
 	topic, ok := v.Topic(of.Topic)
+	switch v.Missing[of.Topic] {
+	case cluster.TopicDenied:
+		return denies(f.nameOf(of.Topic))
+	case cluster.TopicUnclear:
+		return fmt.Errorf("the brokers do not agree on whether there is a topic %s of id %s", f.nameOf(of.Topic), of.Topic)
+	}
 	if !ok || !f.isWatched(topic.ID, topic.Name) {
 		return nil
 	}
@@ -155,6 +163,13 @@ func (f *Follower) isWatched(id segment.UUID, name string) bool {
 	defer f.mu.Unlock()
 	_, known := f.known[id]
 	return known || f.bounds.owners[name] == id
+}
+
+// nameOf is for errors.
+func (f *Follower) nameOf(id segment.UUID) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cmp.Or(f.known[id].name, f.bounds.named[id], id.String())
 }
 
 func (f *Follower) answerRefreshes(ctx context.Context) {

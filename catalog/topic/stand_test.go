@@ -156,7 +156,8 @@ type calm struct {
 	view    *cluster.View
 	away    error
 	hung    []int32 // brokers that lead and do not answer
-	watched []segment.UUID
+	denied  []segment.UUID
+	watched []segment.UUID // ascending
 }
 
 func (c *calm) View() *cluster.View {
@@ -181,19 +182,27 @@ func (c *calm) Refresh(ctx context.Context) error {
 		t := &v.Topics[i]
 		t.Partitions = slices.Clone(t.Partitions)
 		for j := range t.Partitions {
-			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.hung, p.Leader) {
+			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.denied, t.ID) && !slices.Contains(c.hung, p.Leader) {
 				p.BoundsAt = v.At
 			}
+		}
+	}
+	v.Missing = map[segment.UUID]cluster.Absence{}
+	for _, id := range c.watched {
+		if slices.Contains(c.denied, id) {
+			v.Missing[id] = cluster.TopicDenied
+		} else if _, ok := v.Topic(id); !ok {
+			v.Missing[id] = cluster.TopicGone
 		}
 	}
 	c.view = &v
 	return ctx.Err()
 }
 
-func (c *calm) Watch(ids ...segment.UUID) {
+func (c *calm) WatchNamed(topics map[segment.UUID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watched = slices.Clone(ids)
+	c.watched = slices.SortedFunc(maps.Keys(topics), func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
 }
 
 func (c *calm) watches() []segment.UUID {

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// dialPatience bounds a dial, TLS handshake included.
+const dialPatience = 5 * time.Second
+
+// dialer opens connections to brokers, whose errors say to which. Safe for concurrent use.
+type dialer struct{ tls *TLS }
+
+func (d dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	tcp := &net.Dialer{Timeout: dialPatience}
+	if d.tls == nil {
+		return tcp.DialContext(ctx, network, addr) // its errors name the address
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := d.tls.config(host)
+	if err != nil {
+		return nil, ofBroker(addr, err)
+	}
+	conn, err := (&tls.Dialer{NetDialer: tcp, Config: cfg}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, ofBroker(addr, err)
+	}
+	return &encrypted{conn, addr}, nil
+}
+
+// encrypted is a connection whose broker may still refuse us: in TLS 1.3 our handshake is over before the broker has looked
+// at our certificate, and its alert is what the first read gets.
+type encrypted struct {
+	net.Conn
+	addr string
+}
+
+func (e *encrypted) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	if isAlert(err) {
+		err = ofBroker(e.addr, err)
+	}
+	return n, err
+}
+
+// ofBroker says with whom TLS failed, and whether it was the broker that ended it.
+func ofBroker(addr string, err error) error {
+	switch {
+	case isAlert(err) && strings.Contains(err.Error(), "certificate"):
+		err = fmt.Errorf("the broker refused our certificate: %w", err)
+	case isAlert(err):
+		err = fmt.Errorf("the broker broke off: %w", err)
+	}
+	return asError("TLS with "+addr, err)
+}
+
+// isAlert tells whether the other side ended TLS. crypto/tls has no type for that.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
+}
+
+// located is a mechanism that remembers at which broker it was last used, since neither kgo nor a refusal says so.
+type located struct {
+	sasl.Mechanism
+	last atomic.Pointer[string]
+}
+
+func (l *located) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
+	l.last.Store(&addr)
+	return l.Mechanism.Authenticate(ctx, addr)
+}
+
+// locate puts the broker into the text of a refusal. A round's first request is the only one at that time.
+func (l *located) locate(err *Error) *Error {
+	if l == nil || err.Kind != Unauthorized || err.Op != opMetadata { // TLS has named it already
+		return err
+	}
+	addr := l.last.Load()
+	if addr == nil {
+		return err
+	}
+	return &Error{Kind: err.Kind, Op: err.Op, Err: fmt.Errorf("SASL with %s: %w", *addr, err.Err)}
+}
