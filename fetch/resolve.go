@@ -41,6 +41,11 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 	if err := s.cfg.Source.Known(p.ID()); err != nil {
 		return nil, tier.Topic{}, nil, failure(NotReady, err, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
 	}
+	// The view in which they are known may be a newer one.
+	snap = s.cfg.Source.Snapshot()
+	if p, ok = snap.Partition(p.ID()); !ok {
+		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", partition, topic.Name)
+	}
 	return snap, topic, p, nil
 }
 

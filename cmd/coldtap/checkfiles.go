@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"coldtap/cluster"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
 )
@@ -26,9 +27,8 @@ func checkFiles(cfg config.Config) error {
 		}
 	}
 	if cfg.Metadata.Kind == "kafka" {
-		if _, err := brokers(cfg.Metadata.Kafka, nil, nil); err != nil {
-			problems = append(problems, err)
-		}
+		add("metadata.kafka.tls", cluster.TLSOptions(cfg.Metadata.Kafka.TLS).Check())
+		add("metadata.kafka.sasl", saslOptions(cfg.Metadata.Kafka.SASL).Check())
 	}
 	switch a := cfg.Store.Azure; cfg.Store.Kind {
 	case "azure":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +22,17 @@ func brokers(cfg config.KafkaMetadata, log *slog.Logger, registerer prometheus.R
 	if err != nil {
 		return cluster.Config{}, fmt.Errorf("metadata.kafka.tls: %w", err)
 	}
-	s := cfg.SASL
-	mechanism, err := cluster.SASLOptions{
-		Name: s.Mechanism, Username: s.Username, Password: s.Password, PasswordFile: s.PasswordFile, Token: s.Token, TokenFile: s.TokenFile,
-	}.Mechanism()
+	mechanism, err := saslOptions(cfg.SASL).Mechanism()
 	if err != nil {
 		return cluster.Config{}, fmt.Errorf("metadata.kafka.sasl: %w", err)
 	}
 	return cluster.Config{Bootstrap: cfg.Bootstrap, TLS: tls, SASL: mechanism, Logger: log, Registerer: registerer}, nil
+}
+
+func saslOptions(s config.SASL) cluster.SASLOptions {
+	return cluster.SASLOptions{
+		Name: s.Mechanism, Username: s.Username, Password: s.Password, PasswordFile: s.PasswordFile, Token: s.Token, TokenFile: s.TokenFile,
+	}
 }
 
 // live is the metadata of a running cluster: its metadata topic, and what its brokers tell of the partitions.
@@ -69,29 +73,32 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 // staleAfter is the age from which on a view is worth a word in /ready; brokers are asked each second.
 const staleAfter = 10 * time.Second
 
-// Status tells since when the cluster has not been heard of, and why.
+// Status tells since when the cluster has not been heard of and why, and which topics it does not let us describe.
 func (m *live) Status() string {
 	s := m.Follower.Status()
 	oldest, what := s.AsOf, "metadata topic"
 	if s.ClusterAt.Before(oldest) {
 		oldest, what = s.ClusterAt, "bounds"
 	}
-	if oldest.IsZero() {
-		return "" // not ready yet, and Ready says why
+	var text []string
+	// Before the first time nothing is ready, and Ready says why.
+	if age := time.Since(oldest); !oldest.IsZero() && age >= staleAfter {
+		stale := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
+		if err := m.Trouble(); err != nil {
+			stale += ": " + err.Error()
+		}
+		text = append(text, stale)
 	}
-	age := time.Since(oldest)
-	if age < staleAfter {
-		return ""
+	if s.DeniedTopics > 0 {
+		text = append(text, fmt.Sprintf("DESCRIBE denied on %d topics, which are not served: %s", s.DeniedTopics, strings.Join(s.Denied, ", ")))
 	}
-	text := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
-	if err := m.Trouble(); err != nil {
-		text += ": " + err.Error()
-	}
-	return text
+	return strings.Join(text, "; ")
 }
 
 // Trouble joins what the follower and the cluster's client last failed with.
-func (m *live) Trouble() error { return errors.Join(m.Follower.Status().Trouble, m.cluster.LastError()) }
+func (m *live) Trouble() error {
+	return errors.Join(m.Follower.Status().Trouble, m.cluster.LastError())
+}
 
 func (m *live) Close() error {
 	err := m.Follower.Close()

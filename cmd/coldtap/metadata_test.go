@@ -80,7 +80,7 @@ metadata: {kind: kafka, kafka: {bootstrap: ["b:9092"], tls: {ca_file: nowhere.ca
 	if code != exitUsage {
 		t.Errorf("exit %d", code)
 	}
-	for _, want := range []string{"store.azure.sas_file", "nowhere.pem", "nowhere.ca"} {
+	for _, want := range []string{"store.azure.sas_file", "nowhere.pem", "nowhere.ca", "nowhere.pw"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%s is not in: %s", want, said)
 		}
