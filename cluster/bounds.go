@@ -65,6 +65,11 @@ func (a *asker) askBounds(ctx context.Context, brokers map[int32][]*partition, a
 			p.waits = false
 			if !b.answered[logStart] || !b.answered[lastStable] || !b.answered[highWatermark] {
 				p.waits = errors.Is(b.err, kerr.UnknownLeaderEpoch)
+				// Until the high watermark has reached the epoch's start, a leader tells neither it nor the last stable offset
+				// (KIP-207), for 10 s and longer while a follower is dead. It tells its leader epochs all the same.
+				if b.answered[logStart] && (errors.Is(b.err, kerr.OffsetNotAvailable) || errors.Is(b.err, kerr.LeaderNotAvailable)) {
+					p.leadsAt = at
+				}
 				a.unanswered++
 				a.failure(asError(fmt.Sprintf("list offsets of %s-%d at broker %d", p.topic, p.now.Number, broker), b.err))
 				continue

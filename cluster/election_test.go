@@ -22,6 +22,7 @@ type elected struct {
 	log    leaderLog
 	bounds *kerr.Error // what ListOffsets is refused with
 	epochs *kerr.Error // what OffsetForLeaderEpoch is refused with
+	early  bool        // the high watermark has not reached the epoch's start (KIP-207)
 }
 
 func (e *elected) set(change func(e *elected)) {
@@ -46,6 +47,9 @@ func (e *elected) serve(k *kfake.Cluster, id segment.UUID) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		p.Offset, p.ErrorCode = e.log.end, code(e.bounds)
+		if timestamp == -1 && e.early {
+			p.ErrorCode = kerr.OffsetNotAvailable.Code
+		}
 		if timestamp == -2 || timestamp == -4 {
 			p.Offset = e.start
 		} else if timestamp == -5 {
@@ -90,7 +94,8 @@ func TestLineageThroughAnUncleanElection(t *testing.T) {
 		{"it tells its epochs", func(*elected) {}, lin(5, 0, 7, 50, 8, 100), false},
 		{"it knows less than that", func(e *elected) { e.log = leaderLog{lin(5, 0, 8, 30), 30} }, lin(5, 0, 8, 30), false},
 		{"it has nothing", func(e *elected) { e.log, e.start = leaderLog{lin(8, 100), 100}, 100 }, lin(8, 100), false},
-		{"it knows of no epochs", func(e *elected) { e.log = leaderLog{nil, 100} }, nil, false},
+		{"it tells its epochs before its high watermark", func(e *elected) { e.early = true }, lin(5, 0, 7, 50, 8, 100), false},
+		{"it knows of no epochs", func(e *elected) { e.log = leaderLog{nil, 100} }, lin(8, 10), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := brokers(t)

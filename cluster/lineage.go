@@ -187,7 +187,7 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 	walking := map[int32][]*partition{}
 	for _, parts := range a.topics {
 		for _, p := range parts {
-			if !p.now.BoundsAt.Equal(at) {
+			if !p.now.BoundsAt.Equal(at) && !p.leadsAt.Equal(at) {
 				continue
 			}
 			if !p.lineage.due(&p.now) {
@@ -259,13 +259,24 @@ func (a *asker) step(p *partition, got epochAnswer) bool {
 			"partition", p.now.Number, "leader_epoch", w.under, "asked", w.steps)
 		l.entries, l.epoch, l.known = w.found, w.under, true
 	case walkUndefined:
-		l.entries, l.epoch, l.known = w.undefined(&p.now, l.entries), w.under, false
+		// What older epochs wrote stays unreadable where a leader does not even tell its log's end.
+		if list := w.undefined(&p.now, l.entries); list != nil || !l.older(w.under) {
+			l.entries, l.epoch, l.known = list, w.under, false
+		}
 	case walkNonsense:
 		a.metrics.reject(rejectLineage)
-		l.entries, l.epoch, l.known = nil, w.under, false
+		if !l.older(w.under) {
+			l.entries, l.epoch, l.known = nil, w.under, false
+		}
 	}
 	l.walk = nil
 	return false
+}
+
+// older says that a lineage of epochs below one is known: it is not given up for an answer that tells nothing.
+func (l *lineage) older(epoch int32) bool {
+	n := len(l.entries)
+	return n > 0 && l.entries[n-1].Epoch < epoch
 }
 
 type epochAnswers struct {

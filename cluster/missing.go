@@ -64,8 +64,12 @@ func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watche
 		}
 	}
 	answers, err := a.absences(ctx, c, due, known, watched, version)
-	if err != nil {
-		return nil, err
+	if err != nil { // the list is good all the same
+		a.failure(err)
+		answers = make(map[segment.UUID]Absence, len(due))
+		for _, id := range due {
+			answers[id] = TopicUnclear
+		}
 	}
 	a.missing = missing
 	reasons := make(map[segment.UUID]Absence, len(missing))

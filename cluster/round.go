@@ -40,8 +40,9 @@ type partition struct {
 	topic string
 	stale int // rounds in a row whose metadata had an older leader epoch
 
-	boundsEpoch int32 // the leader epoch under which now's bounds were answered
-	waits       bool  // the leader said that it is not yet the leader of now's epoch
+	boundsEpoch int32     // the leader epoch under which now's bounds were answered
+	waits       bool      // the leader said that it is not yet the leader of now's epoch
+	leadsAt     time.Time // the View's in whose round the leader spoke as such, but had no high watermark of its epoch yet
 	lineage     lineage
 	pending     int // rounds in a row in which the lineage was shown as pending
 }

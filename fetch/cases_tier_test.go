@@ -299,3 +299,30 @@ func TestStarts(t *testing.T) {
 		want(t, "by id", s.records(r), []int64{299}, EndTier, 300)
 	}
 }
+
+// What the source does not vouch for is not answered, and what it says goes with the view that it is said of.
+func TestBoundsThatAreNotKnown(t *testing.T) {
+	s := newStand(t, shape{})
+	s.plain()
+	unknown := errors.New("nobody has told")
+	s.known = func() error { return unknown }
+	wantKind(t, "not known", s.records(from(0)), NotReady)
+	if _, err := s.Partition("t", segment.UUID{}, 0); kindOf(err) != NotReady {
+		t.Errorf("its bounds: %v", err)
+	}
+	// The partition is cut, and known again only in the view after that.
+	part := tier.PartitionID{Topic: testTopic}
+	asked := 0
+	s.known = func() error {
+		if asked++; asked == 1 {
+			s.apply(tier.LineageChanged{Partition: part, Epochs: []segment.EpochStart{{Epoch: 9, StartOffset: 0}}})
+		} else {
+			return unknown
+		}
+		return nil
+	}
+	wantKind(t, "cut while it was asked", s.records(from(0)), NotReady)
+	if asked != 2 {
+		t.Errorf("asked %d times, want once for each view", asked)
+	}
+}

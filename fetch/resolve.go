@@ -38,11 +38,18 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 	if !ok {
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "topic %q has no partition %d in the tier", topic.Name, partition)
 	}
-	if err := s.cfg.Source.Known(p.ID()); err != nil {
-		return nil, tier.Topic{}, nil, failure(NotReady, err, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+	known := s.cfg.Source.Known(p.ID())
+	for range 64 {
+		// The answer goes with a view that is the same before and after it.
+		now := s.cfg.Source.Snapshot()
+		if now == snap {
+			break
+		}
+		snap, known = now, s.cfg.Source.Known(p.ID())
 	}
-	// The view in which they are known may be a newer one.
-	snap = s.cfg.Source.Snapshot()
+	if known != nil {
+		return nil, tier.Topic{}, nil, failure(NotReady, known, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+	}
 	if p, ok = snap.Partition(p.ID()); !ok {
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", partition, topic.Name)
 	}

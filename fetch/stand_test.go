@@ -36,6 +36,7 @@ type stand struct {
 	indexes  int
 	ready    error
 	refresh  func() error
+	known    func() error
 	loadLog  func(seg segment.UUID, off int64) error // nil = the bytes
 	loadFile func(seg segment.UUID) error
 }
@@ -137,14 +138,21 @@ func newStand(tb testing.TB, sh shape) *stand {
 // standSource is the stand as a Source.
 type standSource stand
 
-func (*standSource) Known(tier.PartitionID) error { return nil }
-
 func (s *standSource) Snapshot() *tier.Snapshot { return s.tier.Snapshot() }
 func (s *standSource) ClusterID() string        { return "test" }
 func (s *standSource) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
+}
+func (s *standSource) Known(tier.PartitionID) error {
+	s.mu.Lock()
+	known := s.known
+	s.mu.Unlock()
+	if known != nil {
+		return known()
+	}
+	return nil
 }
 func (s *standSource) Refresh(context.Context, tier.PartitionID) error {
 	s.mu.Lock()

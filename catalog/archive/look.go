@@ -59,7 +59,12 @@ func (a *Archive) attend(ctx context.Context, id tier.PartitionID, w *asked) {
 			return
 		}
 		pause.Reset(lookPause)
+		began := time.Now()
 		err := a.lookAt(ctx, id)
+		// A large partition takes hundreds of requests a look: two thirds of the time are for the others.
+		if took := time.Since(began); took > lookPause/2 {
+			pause.Reset(2 * took)
+		}
 		<-a.turns
 		if errors.Is(err, errWhole) {
 			err = a.ask(ctx)

@@ -14,6 +14,7 @@ import (
 type told struct {
 	bounds  map[tier.PartitionID]tier.Bounds
 	heard   map[tier.PartitionID]bool // log start and high watermark were told at least once
+	pending map[tier.PartitionID]bool // cut until the leader of a new epoch tells its leader epochs
 	lineage map[tier.PartitionID][]segment.EpochStart
 	owners  map[string]segment.UUID
 	named   map[segment.UUID]string
@@ -21,7 +22,7 @@ type told struct {
 
 func newTold() told {
 	return told{
-		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID]bool{}, map[tier.PartitionID][]segment.EpochStart{},
+		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID]bool{}, map[tier.PartitionID]bool{}, map[tier.PartitionID][]segment.EpochStart{},
 		map[string]segment.UUID{}, map[segment.UUID]string{},
 	}
 }
@@ -88,10 +89,29 @@ func (f *Follower) tell(t *tier.Tier) {
 			changes = f.gone(changes, snapshot, id)
 		}
 	}
+	f.hold()
 	if len(changes) > 0 {
 		f.metrics.Applied(len(changes), t.ApplyAll(changes).Rejected)
 	}
+	f.bounds.settle(seen)
 	f.weigh()
+}
+
+// settle takes back that partitions are pending which the view shows whole again.
+func (b *told) settle(seen *cluster.View) {
+	if len(b.pending) == 0 {
+		return
+	}
+	still := make(map[tier.PartitionID]bool, len(b.pending))
+	for i := range seen.Topics {
+		for j := range seen.Topics[i].Partitions {
+			id := tier.PartitionID{Topic: seen.Topics[i].ID, Partition: seen.Topics[i].Partitions[j].Number}
+			if b.pending[id] && seen.Topics[i].Partitions[j].LineagePending {
+				still[id] = true
+			}
+		}
+	}
+	b.pending = still
 }
 
 // topic appends what is new of a topic that exists; at is the view's.
@@ -103,6 +123,9 @@ func (b *told) topic(changes []tier.Change, topic *cluster.Topic, at time.Time) 
 	for i := range topic.Partitions {
 		p := &topic.Partitions[i]
 		id := tier.PartitionID{Topic: topic.ID, Partition: p.Number}
+		if p.LineagePending {
+			b.pending[id] = true
+		}
 		now := tier.Bounds{Start: p.LogStart, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable}
 		if old, ok := b.bounds[id]; p.LogStart >= 0 && (!ok || old != now) {
 			b.bounds[id] = now
@@ -132,6 +155,7 @@ func (b *told) forget(changes []tier.Change) (some bool) {
 			some = true
 			delete(b.bounds, gone.Partition)
 			delete(b.heard, gone.Partition)
+			delete(b.pending, gone.Partition)
 			delete(b.lineage, gone.Partition)
 		}
 	}
@@ -157,6 +181,7 @@ func (f *Follower) gone(changes []tier.Change, snapshot *tier.Snapshot, id segme
 		if len(p.Segments(true)) == 0 {
 			delete(f.bounds.bounds, of)
 			delete(f.bounds.heard, of)
+			delete(f.bounds.pending, of)
 			delete(f.bounds.lineage, of)
 			changes = append(changes, tier.PartitionForgotten{Partition: of})
 			continue

@@ -3,6 +3,7 @@ package topic
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,8 +32,15 @@ type verdicts struct {
 // verdict is of one topic.
 type verdict struct {
 	name   string
-	reason *catalog.Error  // why no partition's are, nil = all are but those of silent
-	silent map[int32]int32 // partitions whose bounds were never told, and the broker that leads them, -1 = none
+	reason *catalog.Error // why no partition's are, nil = all are but those of silent
+	silent map[int32]silence
+}
+
+// silence is of a partition whose bounds were never told, or whose new leader has not told its leader epochs yet, so that
+// nothing of older ones may be read.
+type silence struct {
+	leader  int32 // -1 = none
+	pending bool
 }
 
 // fine is the verdict for most topics.
@@ -43,7 +51,10 @@ var fine = &verdict{}
 // partition: what the records tell of the bounds is all there is then. A topic that the cluster denies is not known; if it
 // was known before, that holds for another minute. The error is a *catalog.Error of Kind NotReady that says why.
 //
-// It takes no lock, and allocates for an error only. Call it before Snapshot: the view has what it answers for.
+// While the leader of a new epoch has not told its leader epochs, the partition is not known either: the view holds nothing
+// of older epochs then, and that is no end.
+//
+// It takes no lock, and allocates for an error only. Its answer goes with a Snapshot that is the same before and after it.
 func (f *Follower) Known(partition tier.PartitionID) error {
 	all := f.verdicts.Load()
 	if all == nil {
@@ -56,11 +67,14 @@ func (f *Follower) Known(partition tier.PartitionID) error {
 	case v.reason != nil:
 		return v.reason
 	}
-	if leader, silent := v.silent[partition.Partition]; silent {
-		if leader < 0 {
+	if s, silent := v.silent[partition.Partition]; silent {
+		if s.pending {
+			return notReady(fmt.Errorf("the new leader of %s-%d, broker %d, has not told the log's leader epochs yet", v.name, partition.Partition, s.leader))
+		}
+		if s.leader < 0 {
 			return notReady(fmt.Errorf("%s-%d has no leader, and none has told its bounds yet", v.name, partition.Partition))
 		}
-		return notReady(fmt.Errorf("the leader of %s-%d, broker %d, has not told its bounds yet", v.name, partition.Partition, leader))
+		return notReady(fmt.Errorf("the leader of %s-%d, broker %d, has not told its bounds yet", v.name, partition.Partition, s.leader))
 	}
 	return nil
 }
@@ -69,6 +83,30 @@ func (f *Follower) Known(partition tier.PartitionID) error {
 var errNotAsked = notReady(errors.New("the cluster has not been asked about the topic yet"))
 
 func denies(name string) error { return fmt.Errorf("the cluster denies DESCRIBE on topic %s", name) }
+
+// hold judges the partitions that are about to be cut, before the tier is told: who then finds nothing of older epochs has
+// been warned. Under the lock.
+func (f *Follower) hold() {
+	old := f.verdicts.Load()
+	if old == nil || len(f.bounds.pending) == 0 {
+		return
+	}
+	all := *old
+	all.topics = maps.Clone(old.topics)
+	for id := range f.bounds.pending {
+		v := all.topics[id.Topic]
+		if v == nil || v.reason != nil {
+			continue
+		}
+		if _, silent := v.silent[id.Partition]; silent {
+			continue
+		}
+		held := &verdict{name: f.bounds.named[id.Topic], silent: map[int32]silence{id.Partition: {-1, true}}}
+		maps.Copy(held.silent, v.silent)
+		all.topics[id.Topic] = held
+	}
+	f.verdicts.Store(&all)
+}
 
 // weigh judges all topics by the newest view, after it was told to the tier; under the lock.
 func (f *Follower) weigh() {
@@ -115,13 +153,14 @@ func (b *told) verdict(t *cluster.Topic, seen *cluster.View) *verdict {
 		if p.BoundsAt.After(newest) {
 			newest = p.BoundsAt
 		}
-		if b.heard[tier.PartitionID{Topic: t.ID, Partition: p.Number}] {
+		id := tier.PartitionID{Topic: t.ID, Partition: p.Number}
+		if b.heard[id] && !b.pending[id] {
 			continue
 		}
 		if v == fine {
-			v = &verdict{name: t.Name, silent: map[int32]int32{}}
+			v = &verdict{name: t.Name, silent: map[int32]silence{}}
 		}
-		v.silent[p.Number] = p.Leader
+		v.silent[p.Number] = silence{p.Leader, b.heard[id]}
 	}
 	if seen.Missing[t.ID] == cluster.TopicDenied && (v != fine || seen.At.Sub(newest) > deniedPatience) {
 		return &verdict{reason: notReady(denies(t.Name))}

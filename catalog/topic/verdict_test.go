@@ -249,3 +249,55 @@ func TestRights(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A cut partition is never mistaken for one that ends at its start: whoever sees the cut view, and asks Known with the same
+// view before and after, is told.
+func TestACutIsNoEnd(t *testing.T) {
+	id := tier.PartitionID{Topic: ordersID, Partition: 3}
+	whole, cut := bounded(3, 0, 200), bounded(3, 0, 200)
+	whole.LeaderEpoch = 4
+	cut.LeaderEpoch, cut.Lineage, cut.LineagePending = 9, []segment.EpochStart{{Epoch: 9, StartOffset: 0}}, true
+	c := &calm{}
+	say := func(p cluster.Partition) *cluster.View {
+		c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), p}})
+		return c.View()
+	}
+	say(whole)
+	_, f := settled(t, c, finished(1, id, 0, 99)...)
+	end := func() int64 {
+		p, _ := f.Snapshot().Partition(id)
+		return p.TieredEnd()
+	}
+	if end() != 100 || f.Known(id) != nil {
+		t.Fatalf("before: tiered end %d, %v", end(), f.Known(id))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			f.Observe(say(cut))
+			f.Observe(say(whole))
+		}
+		f.Observe(say(cut))
+	}()
+	for looking := true; looking; {
+		select {
+		case <-done:
+			looking = false
+		default:
+		}
+		before, at := f.Snapshot(), end()
+		known := f.Known(id)
+		if f.Snapshot() == before && at != 100 && known == nil {
+			t.Fatalf("a view that ends at %d is given out as whole", at)
+		}
+	}
+	wantKind(t, f.Known(id), catalog.NotReady)
+	if err := f.Known(id); end() != 0 || !strings.Contains(err.Error(), "has not told the log's leader epochs yet") {
+		t.Errorf("cut: tiered end %d, %v", end(), err)
+	}
+	f.Observe(say(whole))
+	if end() != 100 || f.Known(id) != nil {
+		t.Errorf("whole again: tiered end %d, %v", end(), f.Known(id))
+	}
+}
