@@ -181,16 +181,7 @@ func (s *azureStore) name(op, key string) (string, *Error) {
 	return name, err
 }
 
-// call runs one request of the SDK and classifies its error.
+// call runs one request and classifies its error.
 func (s *azureStore) call(ctx context.Context, op, key string, f func() error) *Error {
-	err := f()
-	if err == nil {
-		return nil
-	}
-	if suspectsConnections(ctx, err) {
-		s.pools.closeIdle()
-	}
-	e := &Error{Op: op, Key: key}
-	e.Kind, e.Err = azureFailure(ctx, err)
-	return e
+	return s.pools.call(ctx, op, key, f, azureFailure)
 }

@@ -77,18 +77,9 @@ func (s *gcsStore) Close() error {
 	return nil
 }
 
-// call runs one request of the library and classifies its error.
+// call runs one request and classifies its error.
 func (s *gcsStore) call(ctx context.Context, op, key string, f func() error) *Error {
-	err := f()
-	if err == nil {
-		return nil
-	}
-	if suspectsConnections(ctx, err) {
-		s.pools.closeIdle()
-	}
-	e := &Error{Op: op, Key: key}
-	e.Kind, e.Err = gcsFailure(ctx, err)
-	return e
+	return s.pools.call(ctx, op, key, f, gcsFailure)
 }
 
 const (

@@ -29,6 +29,21 @@ func (p pools) closeIdle() {
 	p.writes.CloseIdleConnections()
 }
 
+// call runs one request; classify gives the kind of its error, and what is shown of it. Where connections are suspected, all
+// that are pooled go: they probably lead to the same dead address.
+func (p pools) call(ctx context.Context, op, key string, f func() error, classify func(context.Context, error) (Kind, error)) *Error {
+	err := f()
+	if err == nil {
+		return nil
+	}
+	if suspectsConnections(ctx, err) {
+		p.closeIdle()
+	}
+	e := &Error{Op: op, Key: key}
+	e.Kind, e.Err = classify(ctx, err)
+	return e
+}
+
 // httpClient follows no redirects: credentials are for one host.
 func httpClient(rt http.RoundTripper) *http.Client {
 	return &http.Client{

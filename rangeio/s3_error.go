@@ -68,29 +68,14 @@ func s3Kind(ctx context.Context, err error) Kind {
 		return kind
 	}
 	switch status := httpStatus(err); {
-	case status == http.StatusNotFound:
-		if code == "" {
-			return BadAnswer // some web page: this is not the S3 endpoint, and it says nothing about the object
-		}
-		return NotFound
+	case status == http.StatusNotFound && code == "":
+		return BadAnswer // some web page: this is not the S3 endpoint, and it says nothing about the object
 	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect:
 		return NoBucket
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return Forbidden
-	case status == http.StatusPreconditionFailed:
-		return Changed
-	case status == http.StatusRequestedRangeNotSatisfiable:
-		return BadRange
-	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return Throttled // also the answer to a HEAD, which has no body to carry a code
-	case status == http.StatusInsufficientStorage:
-		return Full
-	case status == http.StatusNotImplemented:
-		return BadAnswer
-	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict:
-		return Unavailable
+	case status == http.StatusNotModified:
+		return BadAnswer // nobody asks with If-None-Match
 	case status >= 200:
-		return BadAnswer
+		return statusKind(status) // the answer to a HEAD, too, which has no body to carry a code
 	}
 	if malformed(err) {
 		return BadAnswer
