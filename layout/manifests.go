@@ -54,6 +54,14 @@ type Start struct {
 	Offset    int64 // first readable
 }
 
+// Keys tells what the keys of a layout's objects say. All methods may be called concurrently.
+type Keys interface {
+	// Prefixes are what all keys of the layout begin with, none of them a beginning of another: to be listed one by one.
+	Prefixes() []string
+	// Classify reads a key. The name is zero for a ForeignPart.
+	Classify(key string) (Part, Name)
+}
+
 // Manifests finds segments in a listing, of a store that is its own metadata. All methods may be called concurrently;
 // each read sends a few requests, so callers bound how many run at a time. How much memory objects of a size take that
 // a stranger chose is bounded here.
@@ -61,13 +69,10 @@ type Start struct {
 // Errors are *rangeio.Error (the store's) or *Error (the object's content). The latter wraps ErrVersion, ErrUndescribed
 // or ErrMisplaced where one of them is the reason.
 type Manifests interface {
-	// Prefixes are what all keys of the layout begin with, none of them a beginning of another: to be listed one by one.
-	Prefixes() []string
+	Keys
 	// PartitionPrefixes are what all keys of one partition begin with, none of them a beginning of another: to be listed one
 	// by one. None for a partition that cannot have keys. Where one is also a beginning of other partitions' keys, Classify tells.
 	PartitionPrefixes(topic string, id tier.PartitionID) []string
-	// Classify reads a key. The name is zero for a ForeignPart.
-	Classify(key string) (Part, Name)
 	// ReadManifest reads the manifest that a listing has, as it was listed.
 	ReadManifest(ctx context.Context, o rangeio.Object) (*Description, Cost, error)
 	// ReadCheckpoint reads the checkpoint of a segment that ReadManifest has described; the size is that of its manifest's

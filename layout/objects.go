@@ -13,12 +13,9 @@ type Object struct {
 	Optional bool  // a whole segment may be without it
 }
 
-// Names tells of a layout's objects by their keys alone. All methods may be called concurrently.
+// Names tells of a layout's objects by their keys alone.
 type Names interface {
-	// Prefixes are what all keys of the layout begin with, none of them a beginning of another: to be listed one by one.
-	Prefixes() []string
-	// Classify reads a key. The name is zero for a ForeignPart.
-	Classify(key string) (Part, Name)
+	Keys
 	// Objects lists what a segment of the metadata has, the log first; nothing when it cannot have keys.
 	Objects(seg *tier.Segment) []Object
 	// TopicPrefix is what the keys of a topic begin with, after one of Prefixes.

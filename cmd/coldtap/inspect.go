@@ -178,7 +178,7 @@ func (k *look) tier(ctx context.Context) (o opened, err error) {
 	}
 	closers = append(closers, end)
 	o.store = store
-	if o.layout, err = openNamed(cfg, store); err != nil {
+	if o.layout, err = openLayout(cfg, store, 0, nil); err != nil {
 		return o, err
 	}
 	cfg, end, err = withSnapshotCopy(cfg)

@@ -8,25 +8,12 @@ import (
 
 	"coldtap/inspect"
 	"coldtap/internal/config"
-	"coldtap/layout"
 	"coldtap/layout/aiven"
 	"coldtap/layout/local"
-	"coldtap/layout/native"
 	"coldtap/rangeio"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// openLayout makes the configured layout over a store. memory bounds what the layout holds while it opens stored chunks.
-func openLayout(cfg config.Config, store *rangeio.Client, memory int64, registry prometheus.Registerer) (layout.Reader, error) {
-	switch cfg.Layout.Kind {
-	case "aiven":
-		return openAiven(cfg, store, memory, registry)
-	case "local":
-		return local.New(store, localPrefix(cfg)), nil
-	}
-	return native.New(store, ""), nil
-}
 
 // aivenObjects reads and names the objects of Aiven's plugin.
 type aivenObjects struct {
@@ -34,11 +21,12 @@ type aivenObjects struct {
 	*aiven.Scanner
 }
 
-// openNamed makes the configured layout for inspection.
-func openNamed(cfg config.Config, store *rangeio.Client) (inspect.Layout, error) {
+// openLayout makes the configured layout over a store. memory bounds what the layout holds while it opens stored chunks; 0
+// is its default.
+func openLayout(cfg config.Config, store *rangeio.Client, memory int64, registry prometheus.Registerer) (inspect.Layout, error) {
 	switch cfg.Layout.Kind {
 	case "aiven":
-		l, err := openAiven(cfg, store, 0, nil)
+		l, err := openAiven(cfg, store, memory, registry)
 		if err != nil {
 			return nil, err
 		}
