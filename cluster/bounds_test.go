@@ -135,7 +135,7 @@ func TestBoundsOfACluster(t *testing.T) {
 	if v.ClusterID == "" {
 		t.Error("no cluster id")
 	}
-	c.Watch()
+	c.Watch(nameless())
 	if p := part(t, c, 1); p.five() != nothing || !p.BoundsAt.IsZero() {
 		t.Errorf("not watched any more, but %+v", p)
 	}

@@ -79,17 +79,10 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 
 // Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at once.
 // Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all together.
-func (c *Client) Watch(ids ...segment.UUID) {
-	set := make(map[segment.UUID]string, len(ids))
-	for _, id := range ids {
-		set[id] = ""
-	}
-	c.WatchNamed(set)
-}
-
-// WatchNamed is Watch with the names that the topics had when they were last heard of. They are for logs and errors, and
-// for brokers that cannot be asked for an id (Metadata below version 12).
-func (c *Client) WatchNamed(topics map[segment.UUID]string) {
+//
+// The names are those that the topics had when they were last heard of, empty where that is not known. They are for logs and
+// errors, and for brokers that cannot be asked for an id (Metadata below version 12).
+func (c *Client) Watch(topics map[segment.UUID]string) {
 	set := maps.Clone(topics)
 	delete(set, segment.UUID{})
 	c.mu.Lock()

@@ -312,7 +312,7 @@ func TestRoundsOfTheirOwn(t *testing.T) {
 		}
 	})
 	first := <-views
-	c.Watch(named(t, first, "orders").ID)
+	c.Watch(nameless(named(t, first, "orders").ID))
 	for v := range views {
 		if p := named(t, v, "orders").Partitions[0]; !p.BoundsAt.IsZero() {
 			break
@@ -356,7 +356,7 @@ func TestRequestsOfARound(t *testing.T) {
 	if m, l, o := count(kmsg.Metadata), count(kmsg.ListOffsets), count(kmsg.OffsetForLeaderEpoch); m != 1 || l != 2*int(boundKinds) || o != 0 {
 		t.Errorf("one round, two brokers: %d Metadata, %d ListOffsets, %d OffsetForLeaderEpoch", m, l, o)
 	}
-	c.Watch()
+	c.Watch(nameless())
 	refresh(t, c)
 	if m, l := count(kmsg.Metadata), count(kmsg.ListOffsets); m != 1 || l != 0 {
 		t.Errorf("nothing watched: %d Metadata, %d ListOffsets", m, l)

@@ -102,7 +102,7 @@ func TestLineageThroughAnUncleanElection(t *testing.T) {
 			e := &elected{leader: 0, epoch: 7, start: 10, log: leaderLog{before, 200}}
 			e.serve(k, segment.UUID{1})
 			c := open(t, quiet(k.ListenAddrs()...), nil)
-			c.Watch(segment.UUID{1})
+			c.Watch(nameless(segment.UUID{1}))
 			if p := part(t, c, 0); !slices.Equal(p.Lineage, before) || p.LineagePending {
 				t.Fatalf("before: %+v", p)
 			}
@@ -131,7 +131,7 @@ func TestLineageOfALeaderThatWasNeverReached(t *testing.T) {
 	e := &elected{leader: 0, epoch: 7, start: 10, log: leaderLog{lin(5, 0, 7, 50), 200}, bounds: kerr.LeaderNotAvailable}
 	e.serve(k, segment.UUID{1})
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	c.Watch(segment.UUID{1})
+	c.Watch(nameless(segment.UUID{1}))
 	if p := part(t, c, 0); p.Lineage != nil || !p.LineagePending || !p.BoundsAt.IsZero() {
 		t.Errorf("%+v", p)
 	}
@@ -156,7 +156,7 @@ func TestLineageThatIsPendingIsAskedForAtOnce(t *testing.T) {
 			once.Do(func() { close(told) })
 		}
 	})
-	c.Watch(segment.UUID{1})
+	c.Watch(nameless(segment.UUID{1}))
 	select {
 	case <-told:
 	case <-time.After(30 * time.Second):

@@ -311,7 +311,7 @@ func TestLineageIsAskedOnce(t *testing.T) {
 		return nil, nil, false
 	})
 	part(t, c, 0)
-	c.Watch(id)
+	c.Watch(nameless(id))
 	part(t, c, 0)
 	if n := asked.Load(); n != 0 {
 		t.Errorf("asked %d times for the same leader epoch", n)

@@ -70,7 +70,7 @@ func named(t *testing.T, v *View, name string) *Topic {
 func watch(t *testing.T, c *Client, name string) segment.UUID {
 	t.Helper()
 	id := named(t, refresh(t, c), name).ID
-	c.Watch(id)
+	c.Watch(nameless(id))
 	return id
 }
 
@@ -139,4 +139,13 @@ func (l *lines) of(msg string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count[msg]
+}
+
+// nameless are topics whose names nobody has heard.
+func nameless(ids ...segment.UUID) map[segment.UUID]string {
+	set := make(map[segment.UUID]string, len(ids))
+	for _, id := range ids {
+		set[id] = ""
+	}
+	return set
 }

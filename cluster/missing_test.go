@@ -83,7 +83,7 @@ func TestMissingTopics(t *testing.T) {
 			k, r := withRights(t)
 			c := open(t, quiet(k.ListenAddrs()...), nil)
 			if seen {
-				c.Watch(r.topic)
+				c.Watch(nameless(r.topic))
 				if p := part(t, c, 0); p.HighWatermark != 0 {
 					t.Fatalf("got %+v", p)
 				}
@@ -92,7 +92,7 @@ func TestMissingTopics(t *testing.T) {
 				refresh(t, c)
 			}
 			r.set(false, tt.codes...)
-			c.WatchNamed(map[segment.UUID]string{r.topic: "orders"})
+			c.Watch(map[segment.UUID]string{r.topic: "orders"})
 			v := refresh(t, c)
 			topic, ok := v.Topic(r.topic)
 			if want := tt.why == 0 || seen && tt.why != TopicGone; ok != want || ok && len(topic.Partitions) != 2 {
@@ -152,7 +152,7 @@ func TestMissingTopicsRest(t *testing.T) {
 	k, r := withRights(t)
 	r.set(false, kerr.TopicAuthorizationFailed)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	c.Watch(r.topic)
+	c.Watch(nameless(r.topic))
 	for range 16 {
 		if v := refresh(t, c); v.Missing[r.topic] != TopicDenied {
 			t.Fatalf("missing %v", v.Missing)
@@ -182,11 +182,11 @@ func TestMissingTopicsOfOldBrokers(t *testing.T) {
 		r.set(false, tt.code)
 		c := open(t, quiet(k.ListenAddrs()...), nil)
 		refresh(t, c)
-		c.WatchNamed(map[segment.UUID]string{r.topic: "orders"})
+		c.Watch(map[segment.UUID]string{r.topic: "orders"})
 		if v := refresh(t, c); v.Missing[r.topic] != tt.why {
 			t.Errorf("%v: missing %v", tt.code, v.Missing)
 		}
-		c.Watch(r.topic, segment.UUID{7}) // of which nobody knows a name
+		c.Watch(nameless(r.topic, segment.UUID{7})) // of which nobody knows a name
 		if v := refresh(t, c); v.Missing[segment.UUID{7}] != TopicUnclear {
 			t.Errorf("%v: missing %v", tt.code, v.Missing)
 		}
@@ -205,7 +205,7 @@ func TestMissingTopicsAnsweredByNonsense(t *testing.T) {
 		}
 	})
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	c.Watch(id)
+	c.Watch(nameless(id))
 	v := refresh(t, c)
 	if len(v.Topics) != 0 || v.Missing[id] != TopicUnclear || len(v.Missing) != 1 {
 		t.Errorf("got %+v", v)

@@ -42,7 +42,7 @@ func TestTopicCreatedAgain(t *testing.T) {
 	if p := again.Partitions[0]; p.five() != nothing {
 		t.Errorf("it has the bounds of another topic: %+v", p)
 	}
-	c.Watch(again.ID)
+	c.Watch(nameless(again.ID))
 	if p := part(t, c, 0); p.five() != (five{0, 0, -1, 0, 0}) {
 		t.Errorf("got %+v", p)
 	}
@@ -133,7 +133,7 @@ func TestMetadataThatIsHostile(t *testing.T) {
 	if !slices.Equal(numbers, []int32{0, 1, math32}) {
 		t.Errorf("partitions %v", numbers)
 	}
-	c.Watch(id, segment.UUID{2})
+	c.Watch(nameless(id, segment.UUID{2}))
 	refresh(t, c)
 	for _, reason := range []string{rejectName, rejectRepeated} {
 		if testutil.ToFloat64(c.metrics.rejected.WithLabelValues(reason)) == 0 {
@@ -168,7 +168,7 @@ func TestMetadataThatLags(t *testing.T) {
 	})
 	listOffsets(k, func(_ *kmsg.ListOffsetsRequest, _ int64, p *kmsg.ListOffsetsResponseTopicPartition) { p.Offset = 3 })
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	c.Watch(id)
+	c.Watch(nameless(id))
 	if p := part(t, c, 0); p.LeaderEpoch != 5 || p.Leader != 1 || p.HighWatermark != 3 {
 		t.Fatalf("got %+v", p)
 	}

@@ -31,7 +31,7 @@ const (
 type ClusterView interface {
 	View() *cluster.View
 	Refresh(ctx context.Context) error
-	WatchNamed(topics map[segment.UUID]string)
+	Watch(topics map[segment.UUID]string)
 }
 
 // Options of a Follower. Client and Cluster must be set.

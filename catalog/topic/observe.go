@@ -237,7 +237,7 @@ func (f *Follower) ask(ctx context.Context) error {
 	view := f.view.Load()
 	watched := f.interesting()
 	for {
-		f.opt.Cluster.WatchNamed(watched)
+		f.opt.Cluster.Watch(watched)
 		if err := f.opt.Cluster.Refresh(ctx); err != nil {
 			return err
 		}

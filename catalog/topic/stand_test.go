@@ -199,7 +199,7 @@ func (c *calm) Refresh(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (c *calm) WatchNamed(topics map[segment.UUID]string) {
+func (c *calm) Watch(topics map[segment.UUID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watched = slices.SortedFunc(maps.Keys(topics), func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
