@@ -82,7 +82,7 @@ func (s *Service) Partition(topic string, id segment.UUID, partition int32) (Par
 func partitionInfo(p *tier.Partition) PartitionInfo {
 	b := boundsOf(p)
 	info := PartitionInfo{Partition: p.ID().Partition, Start: b.Start, LocalStart: b.LocalStart, TieredEnd: b.TieredEnd, LastStable: b.LastStable,
-		HighWatermark: p.Bounds().HighWatermark, Holes: p.Holes()}
+		HighWatermark: b.HighWatermark, Holes: p.Holes()}
 	for _, seg := range p.Segments(false) {
 		info.TieredBytes += seg.Size
 		info.Segments++

@@ -25,15 +25,7 @@ func (frozen) Refresh(context.Context, tier.PartitionID) error { return nil }
 func thaw(t *testing.T, f *clusterfixture.Fixture) (metadata frozen, store *rangeio.Client, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for key, raw := range f.Objects {
-		file := filepath.Join(dir, filepath.FromSlash(key))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.Unpack(t, dir)
 	backend, err := rangeio.OpenFile(dir, false)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func archiveConfig(t *testing.T, set *clusterfixture.AivenSet) config.Config {
 	cfg := config.Default()
 	cfg.Listen, cfg.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Store.Kind, cfg.Store.File.Dir = "file", filepath.Join(dir, "bucket")
-	thaw(t, set.Objects, cfg.Store.File.Dir)
+	set.Unpack(t, cfg.Store.File.Dir)
 	cfg.Layout.Kind, cfg.Layout.Aiven.KeyPrefix = "aiven", set.Prefix
 	for id, pem := range set.Keys {
 		file := filepath.Join(dir, id+".pem")

@@ -19,20 +19,6 @@ import (
 	"coldtap/tier"
 )
 
-// thaw puts a fixture's objects into a folder.
-func thaw(t *testing.T, objects map[string][]byte, dir string) {
-	t.Helper()
-	for key, raw := range objects {
-		file := filepath.Join(dir, filepath.FromSlash(key))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // liveConfig reads a revived cluster, whose storage plugin was given a folder of its own.
 func liveConfig(t *testing.T, f *clusterfixture.Fixture, c *revive.Cluster) config.Config {
 	t.Helper()
@@ -40,7 +26,7 @@ func liveConfig(t *testing.T, f *clusterfixture.Fixture, c *revive.Cluster) conf
 	cfg := config.Default()
 	cfg.Listen, cfg.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Store.Kind, cfg.Store.File.Dir = "file", filepath.Join(dir, "store")
-	thaw(t, f.Objects, filepath.Join(cfg.Store.File.Dir, localFolder))
+	f.Unpack(t, filepath.Join(cfg.Store.File.Dir, localFolder))
 	cfg.Layout.Kind, cfg.Metadata.Kind = "local", "kafka"
 	cfg.Metadata.Kafka.Bootstrap, cfg.Metadata.Kafka.Snapshot = c.Addrs(), filepath.Join(dir, "metadata.snapshot")
 	cfg.Cache.Memory, cfg.Cache.Chunk = 8<<20, 1<<20

@@ -36,6 +36,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -153,4 +155,18 @@ func parseLines[T any](b []byte, to *[]T) error {
 		*to = append(*to, v)
 	}
 	return nil
+}
+
+// Unpack writes the objects below a folder, their keys as paths.
+func (f *Fixture) Unpack(tb testing.TB, dir string) {
+	tb.Helper()
+	for key, raw := range f.Objects {
+		file := filepath.Join(dir, filepath.FromSlash(key))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(file, raw, 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
