@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 
+	"coldtap/internal/readlimit"
 	"coldtap/segment"
 )
 
@@ -74,7 +75,7 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 		known, err = p.producersAt(s.base)
 	} else {
 		snapshot, states, err = p.readSnapshot(s.next)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, readlimit.ErrTooLarge) {
 			return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
 		}
 	}

@@ -3,13 +3,13 @@ package offload
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"coldtap/internal/readlimit"
 	"coldtap/segment"
 )
 
@@ -149,25 +149,18 @@ func readOffsets(root *os.Root, name string) (map[segment.TopicPartition]int64, 
 	return offsets, nil
 }
 
-// errTooBig is the error of readSmall for a file above its limit.
-var errTooBig = errors.New("file too large")
-
-// readSmall reads a regular file of at most limit bytes. The memory follows the bytes that are there, not a size that
-// somebody claims. The result is never nil without an error.
+// readSmall reads a regular file of at most limit bytes (readlimit.ErrTooLarge). The result is never nil without an error.
 func readSmall(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, _, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
+	raw, err := readlimit.All(f, limit)
+	if errors.Is(err, readlimit.ErrTooLarge) {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	if int64(len(raw)) > limit {
-		return nil, fmt.Errorf("%s: %w: more than %d bytes", name, errTooBig, limit)
-	}
-	return raw, nil
+	return raw, err
 }
 
 // openRegular opens a regular file for reading; a pipe in its place must not block the run.

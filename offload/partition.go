@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/internal/readlimit"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -228,7 +229,7 @@ func (p *partition) note(text string) { p.report.Notes = append(p.report.Notes, 
 func (p *partition) readLineage() error {
 	const name = "leader-epoch-checkpoint"
 	raw, err := readSmall(p.root, name, checkpointLimit)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, readlimit.ErrTooLarge) {
 		return damaged(name, "%v", err)
 	}
 	if err != nil {

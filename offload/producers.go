@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"coldtap/internal/readlimit"
 	"coldtap/segment"
 )
 
@@ -26,7 +27,7 @@ func (p *partition) producersAt(base int64) (producers, error) {
 	_, states, err := p.readSnapshot(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && base == 0:
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooBig):
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, readlimit.ErrTooLarge):
 		return nil, damaged(segment.FileName(base, ".snapshot"), "%v: no snapshot can be made for the end", err)
 	case err != nil:
 		return nil, err

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"coldtap/internal/config"
+	"coldtap/internal/readlimit"
 	"coldtap/rangeio"
 )
 
@@ -70,6 +71,9 @@ func secret(value, file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxSecret))
+	raw, err := readlimit.All(f, maxSecret)
+	if errors.Is(err, readlimit.ErrTooLarge) {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
 	return strings.TrimSpace(string(raw)), err
 }

@@ -44,6 +44,7 @@ var allowed = map[string][]string{
 	"internal/sample":     {},
 	"internal/jsonenc":    {"segment"},
 	"internal/invariants": {},
+	"internal/readlimit":  {},
 	// Test equipment: only tests and bench may import it (forbidden, below).
 	"internal/testkit":    {},
 	"internal/fakes3":     {"rangeio"},

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 
+	"coldtap/internal/readlimit"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -23,12 +25,12 @@ func Load(path string) (Config, error) {
 		return Config{}, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	raw, err := readlimit.All(f, maxFile)
+	if errors.Is(err, readlimit.ErrTooLarge) {
+		return Config{}, fmt.Errorf("%s: more than %s", path, Bytes(maxFile))
+	}
 	if err != nil {
 		return Config{}, err
-	}
-	if len(raw) > maxFile {
-		return Config{}, fmt.Errorf("%s: more than %s", path, Bytes(maxFile))
 	}
 	c, err := Parse(raw)
 	if err != nil {
