@@ -321,8 +321,20 @@ func TestBoundsThatAreNotKnown(t *testing.T) {
 		}
 		return nil
 	}
-	wantKind(t, "cut while it was asked", s.records(from(0)), NotReady)
+	if _, err := s.Partition("t", segment.UUID{}, 0); kindOf(err) != NotReady {
+		t.Errorf("cut while it was asked: %v", err)
+	}
 	if asked != 2 {
 		t.Errorf("asked %d times, want once for each view", asked)
 	}
+	// A read waits for a round of asking the brokers.
+	s.known = func() error { return unknown }
+	s.refresh = func() error {
+		s.apply(tier.LineageChanged{Partition: part})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.known = nil
+		return nil
+	}
+	want(t, "known after a refresh", s.records(from(290)), offsetsOf(290, 299), EndTier, 300)
 }

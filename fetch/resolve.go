@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"time"
 
 	"coldtap/segment"
 	"coldtap/tier"
@@ -24,7 +25,8 @@ func findTopic(snap *tier.Snapshot, name string, id segment.UUID) (tier.Topic, e
 	return tier.Topic{}, failure(TopicUnknown, nil, "topic %q with id %s is not in the tier", name, id)
 }
 
-// find resolves topic and partition in the newest snapshot.
+// find resolves topic and partition in the newest snapshot. With a partition beside the error, it is there and its bounds
+// are not known.
 func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Snapshot, tier.Topic, *tier.Partition, error) {
 	if err := s.Ready(); err != nil {
 		return nil, tier.Topic{}, nil, err
@@ -48,7 +50,7 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 		snap, known = now, s.cfg.Source.Known(p.ID())
 	}
 	if known != nil {
-		return nil, tier.Topic{}, nil, failure(NotReady, known, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+		return snap, topic, p, failure(NotReady, known, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
 	}
 	if p, ok = snap.Partition(p.ID()); !ok {
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", partition, topic.Name)
@@ -61,9 +63,25 @@ func boundsOf(p *tier.Partition) Bounds {
 	return Bounds{Start: b.Start, LocalStart: b.LocalStart, TieredEnd: p.TieredEnd(), LastStable: b.LastStable, HighWatermark: b.HighWatermark}
 }
 
+// Bounds that are not known yet are told within a round or a few of asking the brokers: a topic that is new, a leader that
+// was elected a moment ago. A read waits so long before it is sent away.
+const (
+	unknownTries    = 10
+	unknownPatience = 2 * time.Second
+)
+
 // resolve sets topic, partition and bounds.
-func (st *Stream) resolve() error {
+func (st *Stream) resolve(ctx context.Context) error {
 	snap, topic, p, err := st.svc.find(st.req.Topic, st.req.TopicID, st.req.Partition)
+	began := time.Now()
+	for tries := 0; err != nil && p != nil && tries < unknownTries && time.Since(began) < unknownPatience; tries++ {
+		w := st.wait.begin(ctx)
+		refused := st.wait.end(w, nil, st.svc.cfg.Source.Refresh(w, p.ID()))
+		if kind := kindOf(refused); kind == Canceled || kind == TimedOut {
+			return refused
+		}
+		snap, topic, p, err = st.svc.find(st.req.Topic, st.req.TopicID, st.req.Partition)
+	}
 	if err != nil {
 		return err
 	}

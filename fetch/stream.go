@@ -90,7 +90,7 @@ func newStream(s *Service) *Stream {
 func (s *Service) Open(ctx context.Context, req *Request) (*Stream, error) {
 	began := time.Now()
 	st := s.take(req)
-	err := st.resolve()
+	err := st.resolve(ctx)
 	if err == nil {
 		st.shown = st.bounds
 		err = st.resolveStart(ctx)

@@ -23,7 +23,7 @@ func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UU
 	st := s.take(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso})
 	defer st.Close()
 	st.view = readOffset
-	if err := st.resolve(); err != nil {
+	if err := st.resolve(ctx); err != nil {
 		return noOffset, st.fail(err)
 	}
 	found, err := st.search(ctx, ts)
