@@ -1,10 +1,21 @@
 // Package jsonenc writes Kafka records as JSON by appending to a caller's buffer, without reflection and without
 // allocation.
 //
-// Record keys and values are arbitrary bytes and JSON strings are Unicode, so that bytes which are not valid UTF-8
-// come out as an object, {"__raw__":"<base64>"}, and never altered. Text is scanned eight bytes at a time, because
-// nearly all of it needs no escape at all: that is what makes it several times faster than encoding/json, which also
-// has to copy a []byte into a string first.
+// Record keys, values and header values are arbitrary bytes and JSON strings are Unicode. The marker, an object with the one
+// member __raw__, holds bytes as base64 where no other form gives them back:
+//
+//	encoding  null    shown as null   valid UTF-8            JSON on one line, for strict parsers   other bytes
+//	Text      null    null            a string               a string                               the marker
+//	JSON      null    null            a string               the document, verbatim                 the marker
+//	Base64    null    null            base64, and so is everything that is not null
+//
+// With JSON, the marker also holds what embedding would make ambiguous or a reader may refuse: the document null, a document
+// that is a string, an object with a member __raw__, and JSON with line breaks, white space around it, lone surrogates,
+// numbers beyond a float64 or nesting beyond 512. So a string is always the text of bytes that are no JSON, an object with
+// __raw__ always the marker, null always null, and anything else the bytes themselves.
+//
+// Text is scanned eight bytes at a time, because nearly all of it needs no escape at all: that is what makes it several times
+// faster than encoding/json, which also has to copy a []byte into a string first.
 //
 // Non-goals: decoding, HTML escaping.
 package jsonenc
@@ -25,13 +36,13 @@ const (
 	Text Encoding = iota
 	// Base64 shows every key, value and header value as a base64 string. Header keys stay text.
 	Base64
-	// JSON embeds a record's value where it is a JSON document, compacted onto one line; keys, header values and
-	// values that are no JSON are shown as Text shows them.
+	// JSON embeds what is a JSON document on one line, verbatim, and shows the rest as Text does; the package's doc names
+	// the documents that it shows as the marker, so that the bytes can always be told.
 	JSON
 	// PlainText shows keys and values as strings, and does not fit a record that has one which is no valid UTF-8.
 	PlainText
-	// OnlyJSON embeds values as JSON does, keys likewise where they are JSON, and does not fit a record whose value is
-	// neither null nor a JSON document.
+	// OnlyJSON embeds every JSON document, compacted onto one line, keys likewise where they are JSON, and does not fit a
+	// record whose value is neither null nor a document that strict parsers take.
 	OnlyJSON
 )
 
@@ -123,7 +134,7 @@ func textBound(b []byte) int {
 func (e *Encoder) appendKey(dst, b []byte) (out []byte, fits bool) {
 	switch {
 	case e.encoding == OnlyJSON && b != nil:
-		if out, ok := appendEmbedded(dst, b); ok {
+		if out, ok := appendCompacted(dst, b); ok {
 			return out, true
 		}
 	case e.encoding == PlainText:
@@ -136,11 +147,10 @@ func (e *Encoder) appendValue(dst, b []byte) (out []byte, fits bool) {
 	switch {
 	case b == nil:
 		fits = true
-	case e.encoding == JSON, e.encoding == OnlyJSON:
-		if out, ok := appendEmbedded(dst, b); ok {
+	case e.encoding == OnlyJSON:
+		if out, ok := appendCompacted(dst, b); ok {
 			return out, true
 		}
-		fits = e.encoding == JSON
 	case e.encoding == PlainText:
 		fits = utf8.Valid(b)
 	default:
@@ -149,7 +159,7 @@ func (e *Encoder) appendValue(dst, b []byte) (out []byte, fits bool) {
 	return e.appendBytes(dst, b), fits
 }
 
-// appendBytes appends what is shown as text or base64: header values, and keys and values that are not embedded.
+// appendBytes appends bytes in a form that gives them back: header values, and keys and values that need not fit.
 func (e *Encoder) appendBytes(dst, b []byte) []byte {
 	switch {
 	case b == nil:
@@ -158,6 +168,8 @@ func (e *Encoder) appendBytes(dst, b []byte) []byte {
 		dst = append(dst, '"')
 		dst = base64.StdEncoding.AppendEncode(dst, b)
 		return append(dst, '"')
+	case e.encoding == JSON:
+		return appendMixed(dst, b)
 	default:
 		return appendText(dst, b)
 	}
@@ -174,7 +186,11 @@ func appendText(dst, b []byte) []byte {
 	if out, ok := appendString(dst, b); ok {
 		return out
 	}
-	dst = append(dst[:start], rawOpen...)
+	return appendMarker(dst[:start], b)
+}
+
+func appendMarker(dst, b []byte) []byte {
+	dst = append(dst, rawOpen...)
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, rawClose...)
 }
