@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ func openScanner(cfg config.Config, store *rangeio.Client) (layout.Manifests, st
 	if err != nil {
 		return nil, "", err
 	}
-	return aiven.NewScanner(l), identity + " " + cfg.Layout.Aiven.KeyPrefix, nil
+	return aiven.NewScanner(l), identity + " " + strings.Join(cfg.Layout.Aiven.Prefixes(), "\x00"), nil
 }
 
 // Status is empty: a bucket's manifests are as current as the last listing, which metadata.archive.refresh decides.

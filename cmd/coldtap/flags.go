@@ -45,18 +45,7 @@ func (c *common) parse(env environment, args []string) (*slog.Logger, error) {
 	if c.set.NArg() > 0 {
 		return nil, usage("unexpected argument %q", c.set.Arg(0))
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
-		return nil, usage("--log-level: %q is not one of debug, info, warn, error", c.logLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch c.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(env.err, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(env.err, options)), nil
-	}
-	return nil, usage("--log-format: %q is not one of text, json", c.logFormat)
+	return newLogger(env.err, c.logLevel, c.logFormat)
 }
 
 // configFlags are the flags of commands that read a configuration file.

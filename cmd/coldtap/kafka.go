@@ -26,7 +26,9 @@ func brokers(cfg config.KafkaMetadata, log *slog.Logger, registerer prometheus.R
 	if err != nil {
 		return cluster.Config{}, fmt.Errorf("metadata.kafka.sasl: %w", err)
 	}
-	return cluster.Config{Bootstrap: cfg.Bootstrap, TLS: tls, SASL: mechanism, Logger: log, Registerer: registerer}, nil
+	return cluster.Config{
+		Bootstrap: cfg.Bootstrap, TLS: tls, SASL: mechanism, Interval: time.Duration(cfg.Refresh), Logger: log, Registerer: registerer,
+	}, nil
 }
 
 func saslOptions(s config.SASL) cluster.SASLOptions {
@@ -39,7 +41,14 @@ func saslOptions(s config.SASL) cluster.SASLOptions {
 type live struct {
 	*topic.Follower
 	cluster *cluster.Client
+	stale   time.Duration // the age from which on a view is worth a word in /ready
 }
+
+// A view counts as stale after staleRounds rounds of asking the brokers that did not come, and not before leastStale.
+const (
+	staleRounds = 10
+	leastStale  = 10 * time.Second
+)
 
 func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (metadata, error) {
 	reach, err := brokers(cfg.Metadata.Kafka, o.log, o.registerer)
@@ -48,7 +57,7 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 	}
 	// The cluster tells from the first moment on, the follower listens once it is there.
 	var follower atomic.Pointer[topic.Follower]
-	m := &live{}
+	m := &live{stale: staleRounds * time.Duration(cfg.Metadata.Kafka.Refresh)}
 	m.cluster, err = cluster.Open(reach, func(v *cluster.View) {
 		if f := follower.Load(); f != nil {
 			f.Observe(v)
@@ -70,9 +79,6 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 	return m, nil
 }
 
-// staleAfter is the age from which on a view is worth a word in /ready; brokers are asked each second.
-const staleAfter = 10 * time.Second
-
 // Status tells since when the cluster has not been heard of and why, and which topics it does not let us describe.
 func (m *live) Status() string {
 	s := m.Follower.Status()
@@ -82,7 +88,7 @@ func (m *live) Status() string {
 	}
 	var text []string
 	// Before the first time nothing is ready, and Ready says why.
-	if age := time.Since(oldest); !oldest.IsZero() && age >= staleAfter {
+	if age := time.Since(oldest); !oldest.IsZero() && age >= max(m.stale, leastStale) {
 		stale := fmt.Sprintf("metadata as of %s ago (%s)", age.Round(time.Second), what)
 		if err := m.Trouble(); err != nil {
 			stale += ": " + err.Error()

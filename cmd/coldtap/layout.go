@@ -51,7 +51,7 @@ func localPrefix(cfg config.Config) string {
 }
 
 func openAiven(cfg config.Config, store *rangeio.Client, memory int64, registry prometheus.Registerer) (*aiven.Layout, error) {
-	options := aiven.Options{Prefixes: []string{cfg.Layout.Aiven.KeyPrefix}, Memory: memory, Registerer: registry}
+	options := aiven.Options{Prefixes: cfg.Layout.Aiven.Prefixes(), Memory: memory, Registerer: registry}
 	var problems []error
 	for _, k := range cfg.Layout.Aiven.EncryptionKeys {
 		pem, err := os.ReadFile(k.PrivateKeyFile)

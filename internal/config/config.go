@@ -98,9 +98,19 @@ type Layout struct {
 // AivenLayout is how the brokers' plugin is configured (Aiven's tiered-storage-for-apache-kafka).
 type AivenLayout struct {
 	KeyPrefix string `yaml:"key_prefix"` // its key.prefix, byte for byte
+	// KeyPrefixes are, in place of KeyPrefix, the values that its key.prefix has and had, the present one first.
+	KeyPrefixes []string `yaml:"key_prefixes"`
 	// PrefixMasking is its key.prefix.mask, which changes what brokers log and no key: accepted, and without effect.
 	PrefixMasking  bool            `yaml:"prefix_masking"`
 	EncryptionKeys []EncryptionKey `yaml:"encryption_keys"` // its encryption.key.pairs, private halves; old ones too
+}
+
+// Prefixes are the values of the plugin's key.prefix to look under, never none.
+func (a *AivenLayout) Prefixes() []string {
+	if len(a.KeyPrefixes) > 0 {
+		return a.KeyPrefixes
+	}
+	return []string{a.KeyPrefix}
 }
 
 // EncryptionKey names a private key file by the id that manifests use.
@@ -122,6 +132,7 @@ type KafkaMetadata struct {
 	Bootstrap []string `yaml:"bootstrap"` // host:port of some brokers
 	Topic     string   `yaml:"topic"`     // of KIP-405's topic-based metadata manager
 	Snapshot  string   `yaml:"snapshot"`  // file that saves a restart from reading the topic again; "" = none
+	Refresh   Duration `yaml:"refresh"`   // how often brokers are asked for bounds, and how old an answer about what lies beyond the tier may be
 	TLS       TLS      `yaml:"tls"`
 	SASL      SASL     `yaml:"sasl"`
 }
@@ -230,7 +241,7 @@ func Default() Config {
 		Metadata: Metadata{
 			Kind:     "embedded",
 			Embedded: Embedded{Path: "./data/coldtap.db"},
-			Kafka:    KafkaMetadata{Topic: "__remote_log_metadata", Snapshot: "./data/metadata.snapshot"},
+			Kafka:    KafkaMetadata{Topic: "__remote_log_metadata", Snapshot: "./data/metadata.snapshot", Refresh: Duration(time.Second)},
 			Archive:  Archive{Snapshot: "./data/archive.snapshot"},
 		},
 		Cache: Cache{Memory: 1 << 30, Chunk: 4 << 20, IndexMemory: 128 << 20},

@@ -95,6 +95,10 @@ func TestProblemsAreAllReported(t *testing.T) {
 		{"a value in place of keys", valid + "metadata: {kafka: {sasl: hunter2}}\n", []string{"line 2: a value (!!str) where the keys of SASL should be"}},
 		{"unknown mechanism", valid + "metadata: {kind: kafka, kafka: {bootstrap: [b:1], sasl: {mechanism: GSSAPI}}}\nlayout: {kind: local}\n", []string{`"GSSAPI" is not one of PLAIN`}},
 		{"key without a file", valid + "layout: {kind: aiven, aiven: {encryption_keys: [{id: k1}]}}\nmetadata: {kind: archive}\n", []string{"entry 1 needs id and private_key_file"}},
+		{"two ways to name a prefix", valid + "layout: {kind: aiven, aiven: {key_prefix: a/, key_prefixes: [b/]}}\nmetadata: {kind: archive}\n", []string{"layout.aiven.key_prefix: goes without key_prefixes"}},
+		{"too many prefixes", valid + "layout: {kind: aiven, aiven: {key_prefixes: [a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q]}}\nmetadata: {kind: archive}\n", []string{"layout.aiven.key_prefixes: 17 prefixes"}},
+		{"brokers asked without a pause", valid + "metadata: {kind: kafka, kafka: {bootstrap: [\"b:1\"], refresh: 10ms}}\nlayout: {kind: local}\n", []string{"metadata.kafka.refresh: 10ms is not within 100ms and 1m0s"}},
+		{"brokers asked too seldom", valid + "metadata: {kind: kafka, kafka: {bootstrap: [\"b:1\"], refresh: 1h}}\nlayout: {kind: local}\n", []string{"metadata.kafka.refresh: 1h0m0s is not within"}},
 		{"unbuilt feature", valid + "cache: {disk: {path: /ssd, size: 1GiB}}\n", []string{"cache.disk.path: is not in this version"}},
 		{"retention that would not happen", valid + "offload: {retention: [{topics: \"*\", time: 1h}]}\n", []string{"offload.retention"}},
 		{"unknown key in a list", valid + "offload: {retention: [{topic: \"*\"}]}\n", []string{"unknown key offload.retention.topic"}},
@@ -162,11 +166,11 @@ store:
   file: {dir: ./data/objects}
 layout:
   kind: native
-  aiven: {key_prefix: "", prefix_masking: false, encryption_keys: [{id: key1, private_key_file: key1.pem}]}
+  aiven: {key_prefix: "", key_prefixes: [], prefix_masking: false, encryption_keys: [{id: key1, private_key_file: key1.pem}]}
 metadata:
   kind: embedded
   embedded: {path: ./data/coldtap.db}
-  kafka: {bootstrap: ["broker:9092"], topic: __remote_log_metadata, snapshot: ./data/metadata.snapshot, tls: {}, sasl: {}}
+  kafka: {bootstrap: ["broker:9092"], topic: __remote_log_metadata, snapshot: ./data/metadata.snapshot, refresh: 1s, tls: {}, sasl: {}}
   archive: {snapshot: ./data/archive.snapshot, refresh: 0s}
 cache:
   memory: 1GiB

@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 )
 
 // validateMetadata checks where metadata and layout come from, and that they go together: who writes the metadata also
@@ -22,6 +23,12 @@ func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
 	}
 	if kinds, ok := writes[c.Metadata.Kind]; ok && layoutKnown && !slices.Contains(kinds, c.Layout.Kind) {
 		bad("layout.kind", "%s does not go with metadata.kind %s, only %s: %s", c.Layout.Kind, c.Metadata.Kind, strings.Join(kinds, " or "), why[c.Metadata.Kind])
+	}
+	if len(c.Layout.Aiven.KeyPrefixes) > 0 && c.Layout.Aiven.KeyPrefix != "" {
+		bad("layout.aiven.key_prefix", "goes without key_prefixes; make it the first of them")
+	}
+	if n := len(c.Layout.Aiven.KeyPrefixes); n > mostKeyPrefixes {
+		bad("layout.aiven.key_prefixes", "%d prefixes, at most %d are allowed: each may cost a request for each segment", n, mostKeyPrefixes)
 	}
 	for i, k := range c.Layout.Aiven.EncryptionKeys {
 		if k.ID == "" || k.PrivateKeyFile == "" {
@@ -46,6 +53,13 @@ func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
 	}
 }
 
+// mostKeyPrefixes is also the layout's own limit.
+const mostKeyPrefixes = 16
+
+// Refresh is at least a tenth of a second, since no more than ten rounds of asking brokers begin in one, and at most a
+// minute: what brokers delete stays readable for so long.
+const leastRefresh, mostRefresh = Duration(100 * time.Millisecond), Duration(time.Minute)
+
 func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 	if len(k.Bootstrap) == 0 {
 		bad("metadata.kafka.bootstrap", "is required: host:port of at least one broker")
@@ -57,6 +71,9 @@ func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 	}
 	if k.Topic == "" {
 		bad("metadata.kafka.topic", "is required")
+	}
+	if k.Refresh < leastRefresh || k.Refresh > mostRefresh {
+		bad("metadata.kafka.refresh", "%v is not within %v and %v", time.Duration(k.Refresh), time.Duration(leastRefresh), time.Duration(mostRefresh))
 	}
 	if (k.TLS.CertFile == "") != (k.TLS.KeyFile == "") {
 		bad("metadata.kafka.tls", "cert_file and key_file go together")

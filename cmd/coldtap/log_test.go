@@ -1,0 +1,27 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDurationsInJSONLogsAreSeconds(t *testing.T) {
+	var out strings.Builder
+	log, err := newLogger(&out, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.With("waited", time.Minute).WithGroup("round").Info("the cluster answers again", "after", 1500*time.Millisecond, "topics", 3)
+	var line struct {
+		Waited float64 `json:"waited_seconds"`
+		Round  map[string]float64
+	}
+	if err := json.Unmarshal([]byte(out.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Waited != 60 || line.Round["after_seconds"] != 1.5 || line.Round["topics"] != 3 {
+		t.Errorf("logged %s", out.String())
+	}
+}
