@@ -142,7 +142,7 @@ func TestA7OneBatchSegments(t *testing.T) {
 		r := from(o)
 		r.EndOffset = o + 1
 		want(t, "alone", s.records(r), []int64{o}, EndRange, o+1)
-		got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, 1000+o, ReadUncommitted)
+		got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, 1000+o, ReadUncommitted, 0)
 		if err != nil || got.Offset != o {
 			t.Errorf("at time %d: %+v %v", 1000+o, got, err)
 		}

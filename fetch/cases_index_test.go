@@ -124,7 +124,7 @@ func TestF6FileRanges(t *testing.T) {
 			t.Fatal(len(log))
 		}
 		seg := s.add(stored{base: 0, end: 0, log: log})
-		f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, seg.ID.String(), "log")
+		f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, seg.ID.String(), "log", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 // C11: a look-up that can't be made is an error that a client repeats, never "offset 0" and never "no such offset".
 func TestC11FailedLookup(t *testing.T) {
 	ask := func(s *stand, ts int64) error {
-		found, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, ReadUncommitted)
+		found, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, ReadUncommitted, 0)
 		if err == nil {
 			t.Errorf("time %d: %+v without an error", ts, found)
 		}

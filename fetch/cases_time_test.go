@@ -9,7 +9,7 @@ import (
 
 func (s *stand) at(ts int64, isolation Isolation) TimedOffset {
 	s.tb.Helper()
-	got, err := s.OffsetForTime(s.tb.Context(), "t", segment.UUID{}, 0, ts, isolation)
+	got, err := s.OffsetForTime(s.tb.Context(), "t", segment.UUID{}, 0, ts, isolation, 0)
 	if err != nil {
 		s.tb.Fatal(err)
 	}

@@ -221,7 +221,7 @@ func TestC8TimeBelowDecidedEnd(t *testing.T) {
 	s := openEnd(t)
 	ts := int64(1000 * 286) // of offset 285
 	for isolation, offset := range map[Isolation]int64{ReadCommitted: -1, ReadUncommitted: 285} {
-		got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, isolation)
+		got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, isolation, 0)
 		if err != nil || got.Offset != offset {
 			t.Errorf("isolation %d: %+v %v, want %d", isolation, got, err, offset)
 		}

@@ -78,7 +78,7 @@ func TestShortDecodeMemory(t *testing.T) {
 				r.EndOffset = 150
 				done <- s.records(r)
 			case "time":
-				got, err := s.OffsetForTime(context.Background(), "t", segment.UUID{}, 0, 150_001, ReadUncommitted)
+				got, err := s.OffsetForTime(context.Background(), "t", segment.UUID{}, 0, 150_001, ReadUncommitted, 0)
 				done <- &answer{err: err, next: got.Offset}
 			}
 		}()

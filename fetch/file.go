@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"coldtap/segment"
 	"coldtap/tier"
@@ -13,16 +14,18 @@ import (
 
 // File is one file of a segment, for byte ranges. It may be used concurrently.
 type File struct {
-	svc  *Service
-	seg  *tier.Segment
-	name string
-	size int64
-	raw  []byte // of a small file
+	svc     *Service
+	seg     *tier.Segment
+	name    string
+	size    int64
+	raw     []byte        // of a small file
+	timeout time.Duration // of a wait
 }
 
 // OpenFile finds a readable segment, by its id or by its base offset in decimal, and one of its files: log, index,
-// timeindex, txnindex, snapshot or leader-epoch-checkpoint. It reads nothing for the log. Errors are *Error.
-func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string) (*File, error) {
+// timeindex, txnindex, snapshot or leader-epoch-checkpoint. It reads nothing for the log. timeout bounds how long this
+// call, and each call of FileStream.Next, waits for pool, store and memory; 0 = no limit. Errors are *Error.
+func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string, timeout time.Duration) (*File, error) {
 	_, t, p, err := s.find(topic, id, partition)
 	if err != nil {
 		return nil, err
@@ -31,7 +34,7 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 	if !ok {
 		return nil, failure(SegmentUnknown, nil, "partition %d of topic %q has no readable segment %q", partition, t.Name, seg)
 	}
-	f := &File{svc: s, seg: found, name: file, size: found.Size}
+	f := &File{svc: s, seg: found, name: file, size: found.Size, timeout: timeout}
 	if file == fileLog {
 		return f, nil
 	}
@@ -39,9 +42,12 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 	if !slices.Contains([]string{fileOffsets, fileTimes, fileTxns, fileSnapshot, fileEpochs}, file) {
 		return nil, unknown
 	}
-	entry, _, err := s.cfg.Indexes.Get(ctx, found)
-	if err != nil {
-		return nil, f.explain(ctx, translate(ctx, false, err))
+	var w waiter
+	w.reset(timeout)
+	patient := w.begin(ctx)
+	entry, _, err := s.cfg.Indexes.Get(patient, found)
+	if err := w.end(patient, nil, err); err != nil {
+		return nil, f.explain(ctx, &w, err)
 	}
 	switch file {
 	case fileOffsets:
@@ -93,12 +99,16 @@ func (f *File) ETag() string {
 }
 
 // explain tells a file that was deleted meanwhile from one that is missing.
-func (f *File) explain(ctx context.Context, err error) error {
+func (f *File) explain(ctx context.Context, w *waiter, err error) error {
 	if !errors.Is(err, errGone) && kindOf(err) != Missing {
 		return err
 	}
 	if !errors.Is(err, errGone) {
-		if refused := f.svc.cfg.Source.Refresh(ctx, f.seg.Partition); refused != nil {
+		p := w.begin(ctx)
+		if refused := w.end(p, nil, f.svc.cfg.Source.Refresh(p, f.seg.Partition)); refused != nil {
+			if kind := kindOf(refused); kind == Canceled || kind == TimedOut {
+				return refused
+			}
 			return failure(NotReady, refused, "metadata could not be refreshed")
 		}
 		if p, ok := f.svc.cfg.Source.Snapshot().Partition(f.seg.Partition); ok && p.Readable(f.seg.ID) {
@@ -116,6 +126,7 @@ func (f *File) explain(ctx context.Context, err error) error {
 // follows the last batch has no checksum. The batches that lead from the index's entry to the range are checked too.
 func (f *File) Range(from, to int64) *FileStream {
 	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
+	fs.wait.reset(f.timeout)
 	fs.cur.svc, fs.cur.wait, fs.cur.memory.from = f.svc, &fs.wait, f.svc.cfg.Decode
 	return fs
 }
@@ -144,10 +155,11 @@ func (fs *FileStream) Next(ctx context.Context, run *Run) error {
 		run.bytes = fs.file.raw[fs.pos:fs.to:fs.to]
 		fs.pos = fs.to
 	} else if err := fs.nextLog(ctx, run); err != nil {
-		fs.err = fs.file.explain(ctx, err)
+		fs.err = fs.file.explain(ctx, &fs.wait, err)
 		fs.Close()
 		return fs.err
 	}
+	fs.wait.progressed()
 	fs.file.svc.metrics.fileBytes.Add(float64(len(run.bytes)))
 	return nil
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"io"
 	"reflect"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"coldtap/segment"
 )
@@ -35,7 +38,7 @@ func TestFiles(t *testing.T) {
 	seg := s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: files})
 	broken := s.add(stored{base: 10, end: 19, log: dense(10, 19, false), files: segment.Files{IndexDamaged: []string{"index"}, TxnDamaged: true}})
 	open := func(seg, file string) (*File, error) {
-		return s.OpenFile(t.Context(), "t", segment.UUID{}, 0, seg, file)
+		return s.OpenFile(t.Context(), "t", segment.UUID{}, 0, seg, file, 0)
 	}
 	for name, content := range map[string][]byte{"log": dense(0, 9, false), "index": files.OffsetIndex, "timeindex": {},
 		"snapshot": files.Snapshot, "leader-epoch-checkpoint": files.LeaderEpochs} {
@@ -73,7 +76,7 @@ func TestFiles(t *testing.T) {
 func TestFileDeletedWhileStreaming(t *testing.T) {
 	s := newStand(t, shape{chunk: 4 << 10})
 	segs := s.plain()
-	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log")
+	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +126,8 @@ func TestListings(t *testing.T) {
 		"segments' topic":  func() error { _, err := s.Segments("u", segment.UUID{}, 0, false); return err },
 		"partition's":      func() error { _, err := s.Partition("u", segment.UUID{}, 0); return err },
 		"records' topic":   func() error { r := from(0); r.Topic = "u"; return s.records(r).err },
-		"by time":          func() error { _, err := s.OffsetForTime(t.Context(), "u", segment.UUID{}, 0, 0, 0); return err },
-		"the file's topic": func() error { _, err := s.OpenFile(t.Context(), "u", segment.UUID{}, 0, "0", "log"); return err },
+		"by time":          func() error { _, err := s.OffsetForTime(t.Context(), "u", segment.UUID{}, 0, 0, 0, 0); return err },
+		"the file's topic": func() error { _, err := s.OpenFile(t.Context(), "u", segment.UUID{}, 0, "0", "log", 0); return err },
 	} {
 		if err := call(); kindOf(err) != TopicUnknown {
 			t.Errorf("%s: %v", name, err)
@@ -137,4 +140,57 @@ func TestListings(t *testing.T) {
 	if _, err := s.Topics(true); kindOf(err) != NotReady {
 		t.Errorf("while loading: %v", err)
 	}
+}
+
+// A store that drips holds a file's reader no longer than its timeout for each wait, however long the whole file takes; and a
+// look-up by time no longer than its timeout in all.
+func TestTimeoutOfFilesAndLookUps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, shape{chunk: 10_000, window: -1})
+		s.plain()
+		var delay atomic.Int64
+		s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Duration(delay.Load())); return nil }
+		s.loadFile = func(segment.UUID) error { time.Sleep(time.Minute); return nil }
+		began := time.Now()
+		_, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "index", 3*time.Second)
+		if kindOf(err) != TimedOut || time.Since(began) != 3*time.Second {
+			t.Errorf("an index: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+		s.loadFile = nil
+
+		open := func() (*FileStream, *Run) {
+			f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 3*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f.Range(0, f.Size()), new(Run)
+		}
+		delay.Store(int64(4 * time.Second))
+		fs, run := open()
+		began = time.Now()
+		if err := fs.Next(t.Context(), run); kindOf(err) != TimedOut || time.Since(began) != 3*time.Second {
+			t.Errorf("the log: %v after %v", err, time.Since(began))
+		}
+		fs.Close()
+		time.Sleep(time.Minute)
+
+		delay.Store(int64(2 * time.Second)) // for each of the nine other chunks
+		fs, run = open()
+		n := 0
+		for err = nil; err == nil; err = fs.Next(t.Context(), run) {
+			n += len(run.Bytes())
+		}
+		if err != io.EOF || int64(n) != fs.file.Size() {
+			t.Errorf("slow, but never for long: %d bytes, %v", n, err)
+		}
+		fs.Close()
+
+		began = time.Now()
+		_, err = s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, plainTime+299, ReadUncommitted, time.Second)
+		if kindOf(err) != TimedOut || time.Since(began) != time.Second {
+			t.Errorf("by time: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+	})
 }

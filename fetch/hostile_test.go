@@ -123,7 +123,7 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 		got[rec.Offset] = tell(rec)
 	})
 	s.raw(r) // checks every batch it gives
-	s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, rng.Int64N(2_000_000_000_000), r.Isolation)
+	s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, rng.Int64N(2_000_000_000_000), r.Isolation, 0)
 	if forged {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // how many runs.
 func (s *stand) logBytes(from, to int64) (got []byte, runs int, err error) {
 	s.tb.Helper()
-	f, err := s.OpenFile(s.tb.Context(), "t", segment.UUID{}, 0, "0", "log")
+	f, err := s.OpenFile(s.tb.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestLogRangeOutlivesStream(t *testing.T) {
 	s := newStand(t, shape{chunk: 100, memory: 400, window: -1})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 59, log: log})
-	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log")
+	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,6 +65,7 @@ func (p *patience) stop() (waited time.Duration, expired bool) {
 
 // waiter spends a request's time for waiting and keeps the request's statistics.
 type waiter struct {
+	allowed time.Duration
 	left    time.Duration
 	bounded bool
 	stats   Stats
@@ -72,8 +73,11 @@ type waiter struct {
 }
 
 func (w *waiter) reset(timeout time.Duration) {
-	*w = waiter{left: timeout, bounded: timeout > 0, spare: w.spare}
+	*w = waiter{allowed: timeout, left: timeout, bounded: timeout > 0, spare: w.spare}
 }
+
+// progressed starts the time for waiting anew: the caller has got something for it.
+func (w *waiter) progressed() { w.left = w.allowed }
 
 // begin makes the context of a wait; end must follow. Nothing may keep the context for later without having asked for
 // Done: it is used again.

@@ -65,7 +65,7 @@ func TestH4DeletesAreSeenBeforeTheStart(t *testing.T) {
 		"earliest, raw": {func(r *retention) *answer { return r.raw(start(FromEarliest)) }, 0},
 		"timestamp":     {func(r *retention) *answer { return r.records(start(FromTimestamp)) }, 0},
 		"look-up by time": {func(r *retention) *answer {
-			found, err := r.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, plainTime, ReadUncommitted)
+			found, err := r.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, plainTime, ReadUncommitted, 0)
 			if err == nil && found.Offset != 100 {
 				t.Errorf("found %+v", found)
 			}

@@ -294,7 +294,7 @@ func TestSampleOffsetsForTime(t *testing.T) {
 				if i := slices.IndexFunc(want, func(r testkit.Record) bool { return r.Timestamp >= ts }); i >= 0 {
 					expect = TimedOffset{Offset: want[i].Offset, Timestamp: want[i].Timestamp, LeaderEpoch: want[i].LeaderEpoch}
 				}
-				got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, isolationNamed(isolation))
+				got, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, isolationNamed(isolation), 0)
 				if err != nil || got != expect {
 					t.Errorf("%s %s: at %d: %+v %v, want %+v", dir, isolation, ts, got, err, expect)
 				}

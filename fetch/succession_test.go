@@ -91,14 +91,14 @@ func (s *stand) questions(seg *tier.Segment, b *placed) map[string]question {
 			}
 		},
 		"its time": func() ([]byte, error) {
-			at, err := s.OffsetForTime(s.tb.Context(), "", seg.Partition.Topic, seg.Partition.Partition, b.MaxTimestamp, ReadUncommitted)
+			at, err := s.OffsetForTime(s.tb.Context(), "", seg.Partition.Topic, seg.Partition.Partition, b.MaxTimestamp, ReadUncommitted, 0)
 			if err != nil {
 				return nil, err
 			}
 			return fmt.Appendf(nil, "%+v", at), nil
 		},
 		"its bytes": func() (reply []byte, err error) {
-			f, err := s.OpenFile(s.tb.Context(), "", seg.Partition.Topic, seg.Partition.Partition, seg.ID.String(), "log")
+			f, err := s.OpenFile(s.tb.Context(), "", seg.Partition.Topic, seg.Partition.Partition, seg.ID.String(), "log", 0)
 			if err != nil {
 				return nil, err
 			}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"time"
 
 	"coldtap/segment"
 	"coldtap/tier"
@@ -18,9 +19,11 @@ var noOffset = TimedOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
 
 // OffsetForTime gives the first data record at or after ts (milliseconds), which is the one of lowest offset: records
 // are in no order of time. Control records never count, aborted ones don't with ReadCommitted, which also looks no
-// further than what is decided. Unlike a broker's ListOffsets it never names a transaction marker. Errors are *Error.
-func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso Isolation) (TimedOffset, error) {
-	st := s.take(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso})
+// further than what is decided. Unlike a broker's ListOffsets it never names a transaction marker. timeout bounds what is
+// spent waiting for pool, store and memory, 0 = no limit. Errors are *Error.
+func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso Isolation,
+	timeout time.Duration) (TimedOffset, error) {
+	st := s.take(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso, Timeout: timeout})
 	defer st.Close()
 	st.view = readOffset
 	if err := st.resolve(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"coldtap/fetch"
 	"coldtap/segment"
@@ -56,15 +57,16 @@ func (f *fakeService) Plan(_ context.Context, req *fetch.Request) (*fetch.Plan, 
 	return f.plan, f.err
 }
 
-func (f *fakeService) OpenFile(_ context.Context, _ string, _ segment.UUID, _ int32, seg, name string) (file, error) {
+func (f *fakeService) OpenFile(_ context.Context, _ string, _ segment.UUID, _ int32, seg, name string, timeout time.Duration) (file, error) {
+	f.asked.Timeout = timeout
 	if f.err != nil {
 		return nil, f.err
 	}
 	return f.openFile(seg, name)
 }
 
-func (f *fakeService) OffsetForTime(_ context.Context, _ string, _ segment.UUID, _ int32, ts int64, iso fetch.Isolation) (fetch.TimedOffset, error) {
-	f.at, f.asked.Isolation = ts, iso
+func (f *fakeService) OffsetForTime(_ context.Context, _ string, _ segment.UUID, _ int32, ts int64, iso fetch.Isolation, timeout time.Duration) (fetch.TimedOffset, error) {
+	f.at, f.asked.Isolation, f.asked.Timeout = ts, iso, timeout
 	return f.timed, f.err
 }
 func (f *fakeService) Topics(internal bool) ([]string, error) {

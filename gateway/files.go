@@ -11,11 +11,12 @@ var fileNames = []string{"log", "index", "timeindex", "txnindex", "snapshot", "l
 
 // serveFile gives one file of a segment, whole or a range of its bytes.
 func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
+	x.req.Timeout = defaultTimeout
 	if _, bad := x.parseOnly(ctx.URI().QueryString(), ""); bad != nil {
 		return bad
 	}
 	x.enter(phaseWaiting)
-	f, err := x.srv.service.OpenFile(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, seg, name)
+	f, err := x.srv.service.OpenFile(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, seg, name, x.req.Timeout)
 	x.enter(phaseBusy)
 	if err != nil {
 		return err

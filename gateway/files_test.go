@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"coldtap/fetch"
 )
@@ -182,4 +183,30 @@ func FuzzQuery(f *testing.F) {
 		}
 		t.Fatal("no end")
 	})
+}
+
+// A file and a look-up by time wait no longer for the store than their client wants.
+func TestTimeoutOfFilesAndLookUps(t *testing.T) {
+	r := newRig(t)
+	r.fake.openFile = func(string, string) (file, error) {
+		return &fakeFile{data: batch(100, 'x'), step: 30, pinned: &r.pinned}, nil
+	}
+	for _, path := range []string{filePath, "/topics/orders/partitions/3/offsets?timestamp=5"} {
+		for query, want := range map[string]time.Duration{"": 30 * time.Second, "timeout=1500": 1500 * time.Millisecond} {
+			separator := "?"
+			if strings.Contains(path, "?") {
+				separator = "&"
+			}
+			if got := r.get(t, path+separator+query); got.StatusCode != 200 || r.fake.asked.Timeout != want {
+				t.Errorf("%s, %q: %d, %v", path, query, got.StatusCode, r.fake.asked.Timeout)
+			}
+			if got := r.get(t, path+separator+"timeout=600001"); got.StatusCode != 400 {
+				t.Errorf("%s: %d", path, got.StatusCode)
+			}
+		}
+	}
+	r.fake.err = &fetch.Error{Kind: fetch.TimedOut, Position: -1, NextOffset: -1}
+	if got := r.get(t, filePath); got.StatusCode != 504 || !strings.Contains(got.body, `"error_code":50401`) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// parseOnly reads the query of a route that knows topic_id and, when flag is not empty, one boolean.
+// parseOnly reads the query of a route that knows topic_id, of a file timeout too, and when flag is not empty, one boolean.
 func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
 	q := &x.query
 	q.reset(raw)
@@ -24,6 +24,10 @@ func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
 		case name == "topic_id" && x.route != routeTopics && x.route != routeContract:
 			if err = q.once("topic_id"); err == nil {
 				x.req.TopicID, err = topicID("topic_id", q.value)
+			}
+		case name == "timeout" && x.route == routeFile:
+			if err = q.once("timeout"); err == nil {
+				x.req.Timeout, err = timeout(q.value)
 			}
 		case name == flag && flag != "":
 			if err = q.once(flag); err == nil {
@@ -124,6 +128,7 @@ func (a *answer) appendHoles(holes []tier.Hole) error {
 
 func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 	at, level := int64(-1), fetch.ReadCommitted
+	x.req.Timeout = defaultTimeout
 	q := &x.query
 	q.reset(ctx.URI().QueryString())
 	for {
@@ -140,6 +145,10 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 			case "isolation_level":
 				if bad = q.once("isolation_level"); bad == nil {
 					level, bad = isolation(q.value)
+				}
+			case "timeout":
+				if bad = q.once("timeout"); bad == nil {
+					x.req.Timeout, bad = timeout(q.value)
 				}
 			case "topic_id":
 				if bad = q.once("topic_id"); bad == nil {
@@ -172,7 +181,7 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 
 func (x *exchange) serveOffsetForTime(ctx *fasthttp.RequestCtx, at int64, level fetch.Isolation) error {
 	x.enter(phaseWaiting)
-	found, err := x.srv.service.OffsetForTime(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, at, level)
+	found, err := x.srv.service.OffsetForTime(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, at, level, x.req.Timeout)
 	x.enter(phaseBusy)
 	if err != nil {
 		return err

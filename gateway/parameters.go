@@ -82,9 +82,7 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			}
 		case name == "timeout":
 			if err = q.once("timeout"); err == nil {
-				var ms int64
-				ms, err = number("timeout", q.value, 1, maxTimeout.Milliseconds())
-				r.Timeout = time.Duration(ms) * time.Millisecond
+				r.Timeout, err = timeout(q.value)
 			}
 		case name == "lane":
 			if err = q.once("lane"); err == nil {
@@ -133,6 +131,11 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	}
 	r.Bulk = lane == laneBulk || lane == laneBySize && r.MaxBytes > bulkFrom
 	return want, nil
+}
+
+func timeout(value []byte) (time.Duration, *problem) {
+	ms, err := number("timeout", value, 1, maxTimeout.Milliseconds())
+	return time.Duration(ms) * time.Millisecond, err
 }
 
 // lane is the queue of the reader pool that a read waits in.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"sync"
+	"time"
 
 	"coldtap/fetch"
 	"coldtap/segment"
@@ -13,8 +14,8 @@ import (
 type service interface {
 	Open(ctx context.Context, req *fetch.Request) (stream, error)
 	Plan(ctx context.Context, req *fetch.Request) (*fetch.Plan, error)
-	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string) (file, error)
-	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation) (fetch.TimedOffset, error)
+	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string, timeout time.Duration) (file, error)
+	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation, timeout time.Duration) (fetch.TimedOffset, error)
 	Topics(internal bool) ([]string, error)
 	Topic(name string, id segment.UUID) (fetch.TopicInfo, error)
 	Partition(topic string, id segment.UUID, partition int32) (fetch.PartitionInfo, error)
@@ -96,8 +97,8 @@ func (s *fetchStream) Close() {
 	fetchStreams.Put(s)
 }
 
-func (s fetchService) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, name string) (file, error) {
-	opened, err := s.Service.OpenFile(ctx, topic, id, partition, seg, name)
+func (s fetchService) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, name string, timeout time.Duration) (file, error) {
+	opened, err := s.Service.OpenFile(ctx, topic, id, partition, seg, name, timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -168,7 +168,7 @@ func (s *stand) find(t *testing.T, p *clusterfixture.Partition, offset int64) (*
 
 // stored gives n bytes of a segment's log as they are served.
 func (s *stand) stored(t *testing.T, p *clusterfixture.Partition, seg *tier.Segment, pos, n int64) ([]byte, error) {
-	f, err := s.OpenFile(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log")
+	f, err := s.OpenFile(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log", 0)
 	if err != nil {
 		return nil, err
 	}

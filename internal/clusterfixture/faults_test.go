@@ -199,7 +199,7 @@ func (s *stand) anyQuestion(t *testing.T, p *clusterfixture.Partition, rnd *rand
 	switch rnd.IntN(5) {
 	case 0:
 		return question{"time " + what, func(int64) reply {
-			at, err := s.OffsetForTime(context.Background(), p.Topic.Name, p.Topic.ID, p.Number, ts, isolations[isolation])
+			at, err := s.OffsetForTime(context.Background(), p.Topic.Name, p.Topic.ID, p.Number, ts, isolations[isolation], 0)
 			if err != nil {
 				return reply{err: err}
 			}
@@ -212,7 +212,7 @@ func (s *stand) anyQuestion(t *testing.T, p *clusterfixture.Partition, rnd *rand
 			lo := rnd.Int64N(seg.Size)
 			hi := lo + rnd.Int64N(seg.Size-lo+1)
 			return question{fmt.Sprintf("bytes [%d, %d) of segment %d of %s", lo, hi, seg.BaseOffset, p.Name()), func(int64) (a reply) {
-				f, err := s.OpenFile(context.Background(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log")
+				f, err := s.OpenFile(context.Background(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log", 0)
 				if err != nil {
 					return reply{err: err}
 				}

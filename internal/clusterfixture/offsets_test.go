@@ -60,7 +60,7 @@ func TestOffsetsByTimeAreFirstRecordsAtOrAfter(t *testing.T) {
 		}
 		all := s.fixture.Expected(t, p.Name(), row.Isolation)
 		want := scan(all[:upTo(all, end)], row.Query)
-		got, err := s.OffsetForTime(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, row.Query, isolations[row.Isolation])
+		got, err := s.OffsetForTime(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, row.Query, isolations[row.Isolation], 0)
 		if err != nil {
 			t.Fatalf("%s at %d: %v", p.Name(), row.Query, err)
 		}

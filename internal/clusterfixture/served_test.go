@@ -51,7 +51,7 @@ func TestOnlyReadableSegmentsAreServed(t *testing.T) {
 			} else if stored {
 				got[seg.State.String()]++
 			}
-			_, err := s.OpenFile(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log")
+			_, err := s.OpenFile(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log", 0)
 			if e, ok := errors.AsType[*fetch.Error](err); !ok || e.Kind != fetch.SegmentUnknown {
 				t.Errorf("%s can be opened: %v", log, err)
 			}
