@@ -13,8 +13,10 @@ import (
 
 // Config is the whole tree. Default gives every value that a file may leave out.
 type Config struct {
-	Listen   string   `yaml:"listen"` // HTTP data plane, host:port
-	Admin    string   `yaml:"admin"`  // /metrics, /healthy, /ready, /debug/pprof
+	Listen string `yaml:"listen"` // HTTP data plane, host:port
+	Admin  string `yaml:"admin"`  // /metrics, /healthy, /ready, /debug/pprof
+	// Hosts are the names, besides localhost and IP literals, that listeners on a loopback address answer to.
+	Hosts    []string `yaml:"hosts"`
 	Kafka    Kafka    `yaml:"kafka"`
 	Store    Store    `yaml:"store"`
 	Layout   Layout   `yaml:"layout"`
@@ -232,6 +234,7 @@ func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080",
 		Admin:  "127.0.0.1:9090",
+		Hosts:  []string{},
 		Store: Store{
 			Kind: "s3",
 			S3:   S3Store{Region: "us-east-1", Checksums: "when_supported"},

@@ -68,6 +68,7 @@ func TestProblemsAreAllReported(t *testing.T) {
 		{"unknown key with its place", "store:\n  kind: file\n  filee: {dir: x}\n", []string{"line 3, column 3", "unknown key store.filee", "known here: kind, s3, gcs, azure, file"}},
 		{"key twice", valid + "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{"listen is given twice"}},
 		{"unset variable", valid + "listen: \"${COLDTAP_NO_SUCH}:1\"\n", []string{"line 2", "COLDTAP_NO_SUCH is not set"}},
+		{"hosts with more than a name", valid + "hosts: [\"http://a\", \"a:80\", \"\", \"a..b\", ok.example]\n", []string{`hosts: "http://a" is not a host name`, `hosts: "a:80"`, `hosts: "" `, `hosts: "a..b"`}},
 		{"bad size", valid + "cache: {memory: lots}\n", []string{"line 2", `"lots" is not a size`}},
 		{"bad duration", valid + "reader: {queue_timeout: 3}\n", []string{`"3" is not a duration`}},
 		{"several at once", "store: {kind: ftp}\nlisten: nowhere\nreader: {threads: 0}\n", []string{"store.kind", "listen", "reader.threads"}},

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,9 @@ import (
 // minSlabs is how many chunks the arena must hold for readers to make progress: one being sent, two being read ahead
 // and one spare.
 const minSlabs = 4
+
+// hostName is a DNS name, or one of a hosts file: labels of letters, digits, - and _, with dots between them.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
 // Validate lists everything that is wrong.
 func (c *Config) Validate() (problems []error) {
@@ -29,6 +33,11 @@ func (c *Config) Validate() (problems []error) {
 	address("admin", c.Admin)
 	if c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
 		bad("admin", "must differ from listen (%s)", c.Listen)
+	}
+	for _, name := range c.Hosts {
+		if !hostName.MatchString(name) {
+			bad("hosts", "%q is not a host name (no scheme, no port)", name)
+		}
 	}
 	c.Store.validate(bad)
 	if c.Store.Price.Per1000Gets < 0 || c.Store.Price.PerGiB < 0 {
