@@ -1,33 +1,37 @@
 package main
 
 import (
-	"context"
 	"os"
 	"strings"
 
 	"coldtap/bench"
+
+	"github.com/spf13/cobra"
 )
 
-func runBench(ctx context.Context, env environment, args []string) error {
-	flags := newFlags(env, "bench",
-		"Measures coldtap on this machine, against what is possible in the same run.\n\nBenchmarks:\n  "+
+func benchCommand(env *environment) *cobra.Command {
+	var only []string
+	var bare bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine: ratios and counts, not seconds",
+		Long: "Measures coldtap on this machine, against what is possible in the same run.\n\nBenchmarks:\n  " +
 			strings.Join(bench.Names(), "\n  "),
-		"coldtap bench\n  coldtap bench --only raw,ndjson")
-	only := flags.set.String("only", "", "comma-separated `names` of benchmarks; all when empty")
-	bare := flags.set.Bool("bare", false, "be the bare server that raw compares with")
-	if _, err := flags.parse(env, args); err != nil {
-		return err
+		Example: "  coldtap bench\n  coldtap bench --only raw,ndjson",
+		Args:    operand(""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if bare {
+				return bench.ServeBare(cmd.Context())
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			return bench.Run(cmd.Context(), env.out, bench.Self{Path: self, Args: []string{"bench"}}, only...)
+		},
 	}
-	if *bare {
-		return bench.ServeBare(ctx)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	var names []string
-	if *only != "" {
-		names = strings.Split(*only, ",")
-	}
-	return bench.Run(ctx, env.out, bench.Self{Path: self, Args: []string{"bench"}}, names...)
+	cmd.Flags().StringSliceVar(&only, "only", nil, "`names` of benchmarks, with commas between; all when empty")
+	cmd.Flags().BoolVar(&bare, "bare", false, "be the bare server that raw compares with")
+	cmd.Flags().MarkHidden("bare")
+	return cmd
 }

@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"coldtap/internal/config"
-
 	"coldtap/internal/testkit"
+
+	"github.com/spf13/cobra"
 )
 
 // command runs the command line in-process.
@@ -24,14 +25,52 @@ func commandLine(t *testing.T, args ...string) (code int, out, err string) {
 }
 
 func TestEveryCommandExplainsItself(t *testing.T) {
-	for _, c := range commands() {
-		code, out, _ := commandLine(t, c.name, "--help")
-		if code != exitOK || !strings.Contains(out, "Example:\n  coldtap "+c.name) || !strings.Contains(out, "-log-level") {
-			t.Errorf("%s --help: exit %d\n%s", c.name, code, out)
+	var explained int
+	var explain func(cmd *cobra.Command)
+	explain = func(cmd *cobra.Command) {
+		switch path := strings.Fields(cmd.CommandPath())[1:]; {
+		case cmd.Name() == "help", cmd.Name() == "completion": // cobra's own
+			return
+		default:
+			explained++
+			code, out, _ := commandLine(t, append(path, "--help")...)
+			if code != exitOK || !strings.Contains(out, "Examples:\n  "+cmd.CommandPath()) || !strings.Contains(out, "--log-level") {
+				t.Errorf("%s --help: exit %d\n%s", cmd.CommandPath(), code, out)
+			}
+			if _, other, _ := commandLine(t, append([]string{"help"}, path...)...); other != out {
+				t.Errorf("help %s differs from --help:\n%s\n%s", cmd.CommandPath(), other, out)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			explain(c)
 		}
 	}
-	if code, out, _ := commandLine(t, "help"); code != exitOK || !strings.Contains(out, "coldtap demo") {
+	for _, c := range newRoot(&environment{}).Commands() {
+		explain(c)
+	}
+	if explained < 13 {
+		t.Errorf("%d commands found", explained)
+	}
+	if code, out, _ := commandLine(t, "help"); code != exitOK || !strings.Contains(out, "demo ") {
 		t.Errorf("help: exit %d\n%s", code, out)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"inspect", "me"}, "metadata-topic\t"},
+		{[]string{"serve", "--che"}, "--check\t"},
+		{[]string{"inspect", "verify", "--log-format", ""}, "json\n"},
+	} {
+		if code, out, said := commandLine(t, append([]string{"__complete"}, c.words...)...); code != exitOK || !strings.Contains(out, c.want) {
+			t.Errorf("%q: exit %d\n%s%s", c.words, code, out, said)
+		}
+	}
+	if code, out, _ := commandLine(t, "completion", "bash"); code != exitOK || !strings.Contains(out, "bash completion V2 for coldtap") {
+		t.Errorf("completion bash: exit %d\n%.200s", code, out)
 	}
 }
 
@@ -45,7 +84,12 @@ func TestWrongUsageIsExitCodeTwo(t *testing.T) {
 		want []string // in what is said
 	}{
 		{nil, nil},
-		{[]string{"fetch"}, []string{`unknown command "fetch"`, "coldtap help"}},
+		{[]string{"fetch"}, []string{`unknown command "fetch"`, "coldtap --help"}},
+		{[]string{"server"}, []string{`unknown command "server"`, "Did you mean this?\n\tserve\n"}},
+		{[]string{"help", "server"}, []string{"Did you mean this?\n\tserve\n"}},
+		{[]string{"inspect", "verfy"}, []string{"did you mean verify?"}},
+		{[]string{"serve", "-config", file}, []string{"unknown shorthand flag"}},
+		{[]string{"serve", "--drain", "soon"}, []string{"--drain", "coldtap serve --help"}},
 		{[]string{"serve", "--colour"}, []string{"colour"}},
 		{[]string{"serve", "extra"}, []string{`unexpected argument "extra"`}},
 		{[]string{"serve", "--config", "/no/such/file"}, []string{"/no/such/file"}},
@@ -216,8 +260,12 @@ func TestSealedTierReadsLikeTheBroker(t *testing.T) {
 }
 
 func TestVersionNamesTheToolchain(t *testing.T) {
-	if code, out, _ := commandLine(t, "version"); code != exitOK || !strings.Contains(out, "go1.") || !strings.Contains(out, "commit") {
+	code, out, _ := commandLine(t, "version")
+	if code != exitOK || !strings.Contains(out, "go1.") || !strings.Contains(out, "commit") {
 		t.Errorf("exit %d\n%s", code, out)
+	}
+	if code, same, _ := commandLine(t, "--version"); code != exitOK || same != out {
+		t.Errorf("--version: exit %d\n%s", code, same)
 	}
 }
 

@@ -11,24 +11,34 @@ import (
 
 	"coldtap/internal/config"
 	"coldtap/internal/sample"
+
+	"github.com/spf13/cobra"
 )
 
 // demoDrain is how long answers may take once Ctrl-C was pressed.
 const demoDrain = 5 * time.Second
 
-func runDemo(ctx context.Context, env environment, args []string) error {
-	flags := newFlags(env, "demo",
-		"Offloads a sample of segments that a real Kafka broker wrote, and serves them over HTTP. Ctrl-C cleans up.",
-		"coldtap demo")
-	listen := flags.set.String("listen", "127.0.0.1:8080", "`address` to serve on")
-	admin := flags.set.String("admin", "127.0.0.1:9090", "`address` of metrics and health")
-	data := flags.set.String("data", "", "keep objects and metadata in this `folder` instead of a temporary one")
-	flags.logLevel = "warn"
-	log, err := flags.parse(env, args)
-	if err != nil {
-		return err
+func demoCommand(env *environment) *cobra.Command {
+	var d demo
+	cmd := &cobra.Command{
+		Use:     "demo",
+		Short:   "Serve a sample of real Kafka segments; no set-up needed",
+		Long:    "Offloads a sample of segments that a real Kafka broker wrote, and serves them over HTTP. Ctrl-C cleans up.",
+		Example: "  coldtap demo",
+		Args:    operand(""),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), env) },
 	}
-	dir := *data
+	cmd.Flags().StringVar(&d.listen, "listen", "127.0.0.1:8080", "`address` to serve on")
+	cmd.Flags().StringVar(&d.admin, "admin", "127.0.0.1:9090", "`address` of metrics and health")
+	cmd.Flags().StringVar(&d.data, "data", "", "keep objects and metadata in this `folder` instead of a temporary one")
+	logFlags(cmd, "warn")
+	return cmd
+}
+
+type demo struct{ listen, admin, data string }
+
+func (d demo) run(ctx context.Context, env *environment) (err error) {
+	dir := d.data
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "coldtap-demo-"); err != nil {
 			return err
@@ -36,7 +46,7 @@ func runDemo(ctx context.Context, env environment, args []string) error {
 		defer os.RemoveAll(dir)
 	}
 	cfg := config.Default()
-	cfg.Listen, cfg.Admin = *listen, *admin
+	cfg.Listen, cfg.Admin = d.listen, d.admin
 	cfg.Store.Kind, cfg.Store.File.Dir = "file", filepath.Join(dir, "objects")
 	cfg.Metadata.Embedded.Path = filepath.Join(dir, "coldtap.db")
 	cfg.Cache.Memory, cfg.Cache.Chunk = 64<<20, 1<<20
@@ -46,12 +56,12 @@ func runDemo(ctx context.Context, env environment, args []string) error {
 	if err := sample.Extract(cfg.Offload.LogDirs[0]); err != nil {
 		return err
 	}
-	report, err := offloadOnce(ctx, cfg, offloadOptions{}, log)
+	report, err := offloadOnce(ctx, cfg, offloadOptions{}, env.log)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(env.out, summary(&report))
-	s, err := newServer(ctx, cfg, nil, log)
+	s, err := newServer(ctx, cfg, nil, env.log)
 	if err != nil {
 		return err
 	}

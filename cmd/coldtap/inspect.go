@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -16,30 +14,16 @@ import (
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
+
+	"github.com/spf13/cobra"
 )
 
-// looks are the sub-commands of inspect.
-var looks = []struct {
-	name    string
-	operand string // "" = none, in brackets = optional
-	summary string
-	run     func(context.Context, *look) error
-}{
-	{"segments", "TOPIC[:PARTITION]", "the segments that the metadata knows, in every state but deleted", lookAtSegments},
-	{"segment", "ID", "one segment: metadata, objects, manifest (an id that begins with a dash goes behind --)", lookAtSegment},
-	{"log", "FILE|OBJECT", "the batches of a log, one a line; --records shows records too", lookAtLog},
-	{"index", "FILE|OBJECT", "an index, snapshot, checkpoint, .meta or start object, by the name's ending", lookAtIndex},
-	{"metadata-topic", "[TOPIC[:PARTITION]]", "the records of the cluster's __remote_log_metadata as they are, from its start to its end", lookAtMetadataTopic},
-	{"verify", "[TOPIC]", "metadata against objects, both ways; --deep reads every byte; exit code 1 when anything is wrong", lookAtAll},
-}
-
-// look is one run of a sub-command.
+// look is one run of a sub-command of inspect.
 type look struct {
-	env     environment
-	log     *slog.Logger
+	env     *environment
 	file    configFlags
 	out     *inspect.Output
-	line    *counter
+	line    *line
 	operand string
 
 	json    bool
@@ -50,101 +34,67 @@ type look struct {
 	part    string
 }
 
-const inspectSummary = "Looks at metadata, objects and Kafka's segment files without serving them. Nothing is changed."
+func inspectCommand(env *environment) *cobra.Command {
+	k := &look{env: env}
+	logs := k.command("log FILE|OBJECT", "Show the batches of a log, one a line, with --records its records too",
+		"00000000000000000000.log --records --json", lookAtLog)
+	logs.Flags().BoolVar(&k.records, "records", false, "show the records of each batch")
 
-func runInspect(ctx context.Context, env environment, args []string) error {
-	var names []string
-	overview := inspectSummary + "\n\nWhat to look at:\n"
-	for _, l := range looks {
-		names = append(names, l.name)
-		overview += fmt.Sprintf("  %-35s %s\n", l.name+" "+l.operand, l.summary)
-	}
-	overview += "`coldtap inspect WHAT --help` shows the flags of each."
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-		flags := newFlags(env, "inspect", overview, "coldtap inspect verify --config coldtap.yaml\n  coldtap inspect log 00000000000000000000.log --records")
-		if _, err := flags.parse(env, args); err != nil {
-			return err
-		}
-		return usage("say what to look at: %s", strings.Join(names, ", "))
-	}
-	for _, l := range looks {
-		if l.name != args[0] {
-			continue
-		}
-		k := &look{env: env, line: newCounter(env)}
-		flags := newFlags(env, "inspect "+l.name+" "+l.operand, "Shows "+l.summary+".", "coldtap inspect "+l.name+" "+example(l.name))
-		k.register(flags, l.name)
-		if err := k.parse(flags, args[1:], l.operand); err != nil {
-			return err
-		}
-		k.out = inspect.NewOutput(env.out, k.json)
-		err := l.run(ctx, k)
-		k.line.end()
-		err = errors.Join(err, k.out.Close())
-		if e, ok := errors.AsType[*inspect.Error](err); ok && e.Kind == inspect.Misused {
-			return usageError{err}
-		}
-		return err
-	}
-	return usage("%q is none of %s", args[0], strings.Join(names, ", "))
+	index := k.command("index FILE|OBJECT", "Show an index, snapshot, checkpoint, .meta or start object, by the name's ending",
+		"00000000000000000000.timeindex", lookAtIndex)
+	index.Flags().Int64Var(&k.base, "base", -1, "the segment's base `offset`, where the name does not tell it")
+	index.Flags().StringVar(&k.part, "part", "", "of a .meta object, show this `file` instead of the manifest: "+strings.Join(inspect.Parts, ", "))
+
+	verify := k.command("verify [TOPIC]", "Compare metadata with objects, both ways; exit code 1 when anything is wrong",
+		"--deep --config coldtap.yaml", lookAtAll)
+	verify.Flags().BoolVar(&k.deep, "deep", false, "read everything: the SHA-256 of each file, every batch's CRC, every index")
+	verify.Flags().IntVar(&k.workers, "workers", 2, "segments read at a time by --deep")
+
+	cmd := group(&cobra.Command{
+		Use:     "inspect",
+		Short:   "Look at metadata, objects and segment files, and verify them",
+		Long:    "Looks at metadata, objects and Kafka's segment files without serving them. Nothing is changed.",
+		Example: "  coldtap inspect verify --config coldtap.yaml\n  coldtap inspect log 00000000000000000000.log --records",
+	},
+		k.command("segments TOPIC[:PARTITION]", "Show the segments that the metadata knows, in every state but deleted",
+			"orders:0 --config coldtap.yaml", lookAtSegments),
+		k.command("segment ID", "Show one segment: metadata, objects, manifest (an id that begins with a dash goes behind --)",
+			"kPBl8ErGTLyGEYFGJ5zFmQ --config coldtap.yaml", lookAtSegment),
+		logs, index,
+		k.command("metadata-topic [TOPIC[:PARTITION]]", "Show the records of the cluster's __remote_log_metadata as they are, from its start to its end",
+			"orders:0 --config coldtap.yaml --json", lookAtMetadataTopic),
+		verify,
+	)
+	logFlags(cmd, "warn")
+	return cmd
 }
 
-func example(name string) string {
-	return map[string]string{
-		"segments": "orders:0 --config coldtap.yaml",
-		"segment":  "kPBl8ErGTLyGEYFGJ5zFmQ --config coldtap.yaml",
-		"log":      "00000000000000000000.log --records --json",
-		"index":    "00000000000000000000.timeindex",
-		"verify":   "--deep --config coldtap.yaml",
-
-		"metadata-topic": "orders:0 --config coldtap.yaml --json",
-	}[name]
-}
-
-func (k *look) register(flags *common, name string) {
-	set := flags.set
-	flags.logLevel = "warn"
-	set.StringVar(&k.file.path, "config", "coldtap.yaml", "configuration `file`: where metadata and objects are")
-	set.BoolVar(&k.json, "json", false, "one JSON value a line instead of tables")
-	switch name {
-	case "log":
-		set.BoolVar(&k.records, "records", false, "show the records of each batch")
-	case "index":
-		set.Int64Var(&k.base, "base", -1, "the segment's base `offset`, where the name does not tell it")
-		set.StringVar(&k.part, "part", "", "of a .meta object, show this `file` instead of the manifest: "+strings.Join(inspect.Parts, ", "))
-	case "verify":
-		set.BoolVar(&k.deep, "deep", false, "read everything: the SHA-256 of each file, every batch's CRC, every index")
-		set.IntVar(&k.workers, "workers", 2, "segments read at a time by --deep")
-	}
-}
-
-// parse takes the operand from before, between or behind the flags.
-func (k *look) parse(flags *common, args []string, operand string) error {
-	var operands []string
-	flags.set.SetOutput(io.Discard) // errors are printed once, by run
-	for len(args) > 0 {
-		if err := flags.set.Parse(args); err == flag.ErrHelp {
+// command makes a sub-command; use is its name and its operand, example what stands behind the name.
+func (k *look) command(use, summary, example string, run func(context.Context, *look) error) *cobra.Command {
+	name, what, _ := strings.Cut(use, " ")
+	cmd := &cobra.Command{
+		Use:     use,
+		Short:   summary,
+		Example: "  coldtap inspect " + name + " " + example,
+		Args:    operand(what),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				k.operand = args[0]
+			}
+			k.line = newLine(k.env.err)
+			k.out = inspect.NewOutput(k.env.out, k.json)
+			err := run(cmd.Context(), k)
+			k.line.end()
+			err = errors.Join(err, k.out.Close())
+			if e, ok := errors.AsType[*inspect.Error](err); ok && e.Kind == inspect.Misused {
+				return usageError{err}
+			}
 			return err
-		} else if err != nil {
-			return usageError{err}
-		}
-		if args = flags.set.Args(); len(args) > 0 {
-			operands, args = append(operands, args[0]), args[1:]
-		}
+		},
 	}
-	var err error
-	if k.log, err = flags.parse(k.env, nil); err != nil {
-		return err
-	}
-	switch {
-	case len(operands) > 1:
-		return usage("unexpected argument %q", operands[1])
-	case len(operands) == 1:
-		k.operand = operands[0]
-	case !strings.HasPrefix(operand, "["):
-		return usage("%s is missing", operand)
-	}
-	return nil
+	k.file.register(cmd)
+	cmd.Flags().BoolVar(&k.json, "json", false, "one JSON value a line instead of tables")
+	return cmd
 }
 
 // opened is what a configuration names: the store, its layout, and the metadata of a tier that may be in use.
@@ -187,7 +137,7 @@ func (k *look) tier(ctx context.Context) (o opened, err error) {
 	}
 	closers = append(closers, end)
 	o.metadata, err = openMetadata(ctx, cfg, metadataOptions{
-		store: store, log: k.log,
+		store: store, log: k.env.log,
 		progress: func(done, all int64) { k.line.show("read %d of %d manifests", done, all) },
 	})
 	if err != nil {
@@ -202,7 +152,7 @@ func (k *look) store(ctx context.Context, cfg config.Config) (store *rangeio.Cli
 	if err != nil {
 		return nil, nil, fmt.Errorf("store: %w", err)
 	}
-	return rangeio.NewClient(backend, rangeio.Config{Logger: k.log}), func() { backend.Close() }, nil
+	return rangeio.NewClient(backend, rangeio.Config{Logger: k.env.log}), func() { backend.Close() }, nil
 }
 
 // content opens a file, or, when there is no such file, an object of the configured store.
@@ -269,7 +219,7 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 	if len(cfg.Metadata.Kafka.Bootstrap) == 0 {
 		return usage("metadata.kafka.bootstrap is empty: name a broker of the cluster whose metadata topic is to be read")
 	}
-	reach, err := brokers(cfg.Metadata.Kafka, k.log, nil)
+	reach, err := brokers(cfg.Metadata.Kafka, k.env.log, nil)
 	if err != nil {
 		return err
 	}

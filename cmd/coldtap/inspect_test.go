@@ -78,12 +78,6 @@ func TestInspectUsage(t *testing.T) {
 			t.Errorf("%q: exit %d %s", c.args, code, said)
 		}
 	}
-	for _, l := range looks {
-		code, out, _ := commandLine(t, "inspect", l.name, "--help")
-		if code != exitOK || strings.Count(out, "Example:\n  coldtap inspect "+l.name) != 1 || !strings.Contains(out, "-json") {
-			t.Errorf("%s --help: exit %d\n%s", l.name, code, out)
-		}
-	}
 	// Before an offloader has made the metadata there is nothing to be said about the bucket.
 	cfg := testConfig(t)
 	if err := os.MkdirAll(cfg.Store.File.Dir, 0o755); err != nil {

@@ -3,7 +3,21 @@ package main
 import (
 	"io"
 	"log/slog"
+
+	"github.com/spf13/cobra"
 )
+
+// logFlags gives a command, and those below it, --log-level with a default and --log-format.
+func logFlags(cmd *cobra.Command, level string) {
+	flags := cmd.PersistentFlags()
+	flags.String("log-level", level, "debug, info, warn or error")
+	flags.String("log-format", "text", "text or json")
+	for flag, values := range map[string][]cobra.Completion{
+		"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+	} {
+		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
 
 // newLogger makes the logger that --log-level and --log-format ask for.
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

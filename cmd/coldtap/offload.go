@@ -11,6 +11,8 @@ import (
 	"coldtap/layout/native"
 	"coldtap/offload"
 	"coldtap/rangeio"
+
+	"github.com/spf13/cobra"
 )
 
 // offloadOptions are what only flags can say.
@@ -20,44 +22,50 @@ type offloadOptions struct {
 	progress    func(offload.Event)
 }
 
-func runOffload(ctx context.Context, env environment, args []string) error {
-	if len(args) > 0 && args[0] == "rebuild" {
-		return runRebuild(ctx, env, args[1:])
-	}
-	flags := newFlags(env, "offload",
-		`Copies every eligible closed segment of a stopped broker's log directory into the tier: recorded as started,
-copied, verified, recorded as finished. Nothing is ever deleted from the log directory. Run again, it copies what is
-new; killed at any point and run again, it ends in the same state.
-
-coldtap offload rebuild makes the metadata anew from what is in the store (see coldtap offload rebuild --help).`,
-		"coldtap offload --standalone --once --log-dir /var/lib/kafka --config coldtap.yaml")
+func offloadCommand(env *environment) *cobra.Command {
 	var file configFlags
-	file.register(flags.set)
-	var dirs list
-	flags.set.Var(&dirs, "log-dir", "log `directory` of the stopped broker (repeatable); replaces offload.log_dirs")
-	standalone := flags.set.Bool("standalone", false, "the broker is stopped, and this replica is the one to keep")
-	once := flags.set.Bool("once", false, "copy what is eligible now, then exit")
 	var options offloadOptions
-	flags.set.BoolVar(&options.skipDamaged, "skip-damaged", false, "leave damaged segments out, recorded as holes, and go on with the next; a later run fills a hole whose segment is sound again")
-	flags.set.BoolVar(&options.sealActive, "seal-active", false, "also copy the active segments, up to the high watermark and the last stable offset: for a cluster that is being retired")
-	log, err := flags.parse(env, args)
-	if err != nil {
-		return err
+	var dirs []string
+	var standalone, once bool
+	cmd := &cobra.Command{
+		Use:   "offload",
+		Short: "Copy closed segments of a stopped broker into the tier",
+		Long: `Copies every eligible closed segment of a stopped broker's log directory into the tier: recorded as started,
+copied, verified, recorded as finished. Nothing is ever deleted from the log directory. Run again, it copies what is
+new; killed at any point and run again, it ends in the same state.`,
+		Example: "  coldtap offload --standalone --once --log-dir /var/lib/kafka --config coldtap.yaml",
+		Args:    operand(""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, done, err := file.load(env)
+			if done || err != nil {
+				return err
+			}
+			if !standalone || !once {
+				return usage("this version copies from a stopped broker only: give --standalone and --once")
+			}
+			if len(dirs) > 0 {
+				cfg.Offload.LogDirs = dirs
+			}
+			return offloadAndReport(cmd.Context(), env, cfg, options)
+		},
 	}
-	cfg, done, err := file.load(env)
-	if done || err != nil {
-		return err
-	}
-	if !*standalone || !*once {
-		return usage("this version copies from a stopped broker only: give --standalone and --once")
-	}
-	if len(dirs) > 0 {
-		cfg.Offload.LogDirs = dirs
-	}
-	bar := newProgress(env)
-	options.progress = bar.event
-	report, err := offloadOnce(ctx, cfg, options, log)
-	bar.end()
+	file.registerAll(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&dirs, "log-dir", nil, "log `directory` of the stopped broker (repeatable); replaces offload.log_dirs")
+	flags.BoolVar(&standalone, "standalone", false, "the broker is stopped, and this replica is the one to keep")
+	flags.BoolVar(&once, "once", false, "copy what is eligible now, then exit")
+	flags.BoolVar(&options.skipDamaged, "skip-damaged", false, "leave damaged segments out, recorded as holes, and go on with the next; a later run fills a hole whose segment is sound again")
+	flags.BoolVar(&options.sealActive, "seal-active", false, "also copy the active segments, up to the high watermark and the last stable offset: for a cluster that is being retired")
+	cmd.MarkFlagDirname("log-dir")
+	cmd.AddCommand(rebuildCommand(env))
+	return cmd
+}
+
+func offloadAndReport(ctx context.Context, env *environment, cfg config.Config, options offloadOptions) error {
+	shown := newProgress(env.err)
+	options.progress = shown.event
+	report, err := offloadOnce(ctx, cfg, options, env.log)
+	shown.end()
 	if err != nil {
 		if config, ok := errors.AsType[*offload.Error](err); ok && config.Kind == offload.BadConfig {
 			return usageError{err}

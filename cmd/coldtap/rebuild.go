@@ -7,36 +7,46 @@ import (
 	"io"
 	"log/slog"
 	"text/tabwriter"
-	"time"
 
 	"coldtap/catalog/sqlite"
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/offload/rebuild"
 	"coldtap/rangeio"
+
+	"github.com/spf13/cobra"
 )
 
-func runRebuild(ctx context.Context, env environment, args []string) error {
-	flags := newFlags(env, "offload rebuild",
-		`Makes the metadata database anew from the bucket: every .meta object is read, and its segment recorded under the
+func rebuildCommand(env *environment) *cobra.Command {
+	var file configFlags
+	var cluster string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Make the metadata anew from what is in the store",
+		Long: `Makes the metadata database anew from the bucket: every .meta object is read, and its segment recorded under the
 same id as copied. The database must be new, or what an interrupted rebuild left. What cannot be believed is left out
 and reported; nothing in the bucket is changed. Run it while no offloader runs.`,
-		"coldtap offload rebuild --config coldtap.yaml")
-	var file configFlags
-	file.register(flags.set)
-	cluster := flags.set.String("cluster", "", "take the segments of this cluster `id` only; needed when the bucket holds several clusters'")
-	dry := flags.set.Bool("dry-run", false, "show what would be recorded, and leave the database alone")
-	log, err := flags.parse(env, args)
-	if err != nil {
-		return err
+		Example: "  coldtap offload rebuild --config coldtap.yaml",
+		Args:    operand(""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, done, err := file.load(env)
+			if done || err != nil {
+				return err
+			}
+			return rebuildAndReport(cmd.Context(), env, cfg, cluster, dry)
+		},
 	}
-	cfg, done, err := file.load(env)
-	if done || err != nil {
-		return err
-	}
-	line := newCounter(env)
-	contents, err := rebuildOnce(ctx, cfg, *cluster, *dry, line, log)
-	line.end()
+	file.registerAll(cmd)
+	cmd.Flags().StringVar(&cluster, "cluster", "", "take the segments of this cluster `id` only; needed when the bucket holds several clusters'")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be recorded, and leave the database alone")
+	return cmd
+}
+
+func rebuildAndReport(ctx context.Context, env *environment, cfg config.Config, cluster string, dry bool) error {
+	shown := newLine(env.err)
+	contents, err := rebuildOnce(ctx, cfg, cluster, dry, shown, env.log)
+	shown.end()
 	if contents != nil {
 		printContents(env.out, contents)
 	}
@@ -48,7 +58,7 @@ and reported; nothing in the bucket is changed. Run it while no offloader runs.`
 	}
 	n, bytes := contents.Segments()
 	verb := "recorded"
-	if *dry {
+	if dry {
 		verb = "would record"
 	}
 	fmt.Fprintf(env.out, "%s %d segments (%s) of %d partitions of cluster %s\n", verb, n, size(bytes), len(contents.Partitions), contents.ClusterID)
@@ -60,7 +70,7 @@ and reported; nothing in the bucket is changed. Run it while no offloader runs.`
 
 // rebuildOnce reads the bucket and then opens the metadata for writing, so that a bucket that cannot be read leaves no
 // database behind.
-func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry bool, line *counter, log *slog.Logger) (*rebuild.Contents, error) {
+func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry bool, shown *line, log *slog.Logger) (*rebuild.Contents, error) {
 	if err := ownsTier(cfg); err != nil {
 		return nil, err
 	}
@@ -71,7 +81,7 @@ func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry boo
 	defer backend.Close()
 	contents, err := rebuild.Scan(ctx, rebuild.Config{
 		Store: rangeio.NewClient(backend, rangeio.Config{Logger: log}), Cluster: cluster,
-		Progress: func(read, listed int) { line.show("read %d of %d objects", read, listed) },
+		Progress: func(read, listed int) { shown.show("read %d of %d objects", read, listed) },
 	})
 	if err != nil || dry {
 		return contents, err
@@ -82,7 +92,7 @@ func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry boo
 	}
 	defer db.Close()
 	return contents, rebuild.Record(ctx, db, contents, func(recorded, all int) {
-		line.show("recorded %d of %d segments", recorded, all)
+		shown.show("recorded %d of %d segments", recorded, all)
 	})
 }
 
@@ -103,31 +113,5 @@ func printContents(w io.Writer, c *rebuild.Contents) {
 	table.Flush()
 	if c.Foreign > 0 {
 		fmt.Fprintf(w, "%d objects of the bucket are not coldtap's\n", c.Foreign)
-	}
-}
-
-// counter shows how far a long reading is: on a terminal only, where it rewrites one line.
-type counter struct {
-	out      io.Writer
-	terminal bool
-	drawn    time.Time
-}
-
-func newCounter(env environment) *counter {
-	return &counter{out: env.err, terminal: isTerminal(env.err)}
-}
-
-func (c *counter) show(format string, args ...any) {
-	if !c.terminal || time.Since(c.drawn) < redraw {
-		return
-	}
-	c.drawn = time.Now()
-	fmt.Fprintf(c.out, clearLine+format, args...)
-}
-
-// end leaves the terminal's line clean.
-func (c *counter) end() {
-	if c.terminal {
-		fmt.Fprint(c.out, clearLine)
 	}
 }

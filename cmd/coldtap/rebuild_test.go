@@ -61,12 +61,9 @@ func TestARebuiltTierAnswersAsBefore(t *testing.T) {
 	// The old server keeps its database open; the rebuilt one is another file, as after a lost disk.
 	cfg.Metadata.Embedded.Path = filepath.Join(t.TempDir(), "anew", "coldtap.db")
 	file := configFile(t, cfg)
-	var out, said bytes.Buffer
-	if err := runRebuild(t.Context(), environment{out: &out, err: &said}, []string{"--config", file}); err != nil {
-		t.Fatalf("%v\n%s%s", err, out.String(), said.String())
-	}
-	if !strings.Contains(out.String(), "recorded 46 segments") || !matches("plain-0 +[0-9]+ segments .*to 554", out.String()) {
-		t.Errorf("output:\n%s", out.String())
+	code, out, said := commandLine(t, "offload", "rebuild", "--config", file)
+	if code != exitOK || !strings.Contains(out, "recorded 46 segments") || !matches("plain-0 +[0-9]+ segments .*to 554", out) {
+		t.Fatalf("exit %d\n%s%s", code, out, said)
 	}
 	data, _ = startServer(t, cfg)
 	got := answers(t, data)
@@ -96,20 +93,17 @@ func TestRebuildTellsWhatItLeavesOut(t *testing.T) {
 	database := cfg.Metadata.Embedded.Path
 	cfg.Metadata.Embedded.Path = filepath.Join(t.TempDir(), "coldtap.db")
 	file := configFile(t, cfg)
-	var out, said bytes.Buffer
-	err = runRebuild(t.Context(), environment{out: &out, err: &said}, []string{"--config", file, "--dry-run"})
-	if err == nil || !matches("orphan +plain-.*log", out.String()) || !matches("damaged_meta +plain-.*meta", out.String()) ||
-		strings.Contains(out.String(), "\x1b") {
-		t.Errorf("%v\n%q", err, out.String())
+	code, out, said := commandLine(t, "offload", "rebuild", "--config", file, "--dry-run")
+	if code != exitFailed || !matches("orphan +plain-.*log", out) || !matches("damaged_meta +plain-.*meta", out) || strings.Contains(out, "\x1b") {
+		t.Errorf("exit %d\n%q%s", code, out, said)
 	}
 	if _, err := os.Stat(cfg.Metadata.Embedded.Path); err == nil {
 		t.Error("--dry-run made a database")
 	}
 	// The old database knows of segments that the bucket no longer tells of.
 	cfg.Metadata.Embedded.Path = database
-	out.Reset()
-	err = runRebuild(t.Context(), environment{out: &out, err: &said}, []string{"--config", configFile(t, cfg)})
-	if err == nil || !strings.Contains(err.Error(), "the bucket has nothing whole") {
-		t.Errorf("over a database with more: %v", err)
+	code, _, said = commandLine(t, "offload", "rebuild", "--config", configFile(t, cfg))
+	if code != exitFailed || !strings.Contains(said, "the bucket has nothing whole") {
+		t.Errorf("over a database with more: exit %d %s", code, said)
 	}
 }

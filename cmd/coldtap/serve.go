@@ -2,47 +2,58 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"coldtap/internal/config"
+
+	"github.com/spf13/cobra"
 )
 
-func runServe(ctx context.Context, env environment, args []string) error {
-	flags := newFlags(env, "serve", "Answers reads of the tier over HTTP.",
-		"coldtap serve --config coldtap.yaml\n  curl 'http://127.0.0.1:8080/topics/orders/partitions/0/records?offset=earliest&max_records=10'")
+func serveCommand(env *environment) *cobra.Command {
 	var file configFlags
-	file.register(flags.set)
-	drain := flags.set.Duration("drain", 30*time.Second, "on SIGTERM, how long running answers may take to finish")
-	log, err := flags.parse(env, args)
-	if err != nil {
-		return err
+	var drain time.Duration
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer reads of the tier over HTTP",
+		Example: `  coldtap serve --config coldtap.yaml
+  curl 'http://127.0.0.1:8080/topics/orders/partitions/0/records?offset=earliest&max_records=10'`,
+		Args: operand(""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if drain < 0 {
+				return usage("--drain: %v is negative", drain)
+			}
+			cfg, done, err := file.load(env)
+			if done || err != nil {
+				return err
+			}
+			return serve(cmd.Context(), env, cfg, file.path, drain)
+		},
 	}
-	if *drain < 0 {
-		return usage("--drain: %v is negative", *drain)
-	}
-	cfg, done, err := file.load(env)
-	if done || err != nil {
-		return err
-	}
+	file.registerAll(cmd)
+	cmd.Flags().DurationVar(&drain, "drain", 30*time.Second, "on SIGTERM, how long running answers may take to finish")
+	return cmd
+}
+
+// serve answers until ctx ends. file is read again at a hang-up.
+func serve(ctx context.Context, env *environment, cfg config.Config, file string, drain time.Duration) error {
 	cfg.SetMemoryLimit(0)
-	s, err := newServer(ctx, cfg, manifestProgress(env, log), log)
+	s, err := newServer(ctx, cfg, manifestProgress(env), env.log)
 	if err != nil {
 		return err
 	}
-	stop := s.reloadOnHangup(file.path)
+	stop := s.reloadOnHangup(file)
 	defer stop()
-	return s.run(ctx, *drain)
+	return s.run(ctx, drain)
 }
 
 // manifestProgress shows how far the manifests of an archive are read: a bar on a terminal, a log line now and then
 // elsewhere.
-func manifestProgress(env environment, log *slog.Logger) func(done, all int64) {
+func manifestProgress(env *environment) func(done, all int64) {
 	const each = 10 * time.Second
-	line, told := newCounter(env), time.Now()
+	line, told := newLine(env.err), time.Now()
 	return func(done, all int64) {
 		switch {
 		case line.terminal && done == all:
@@ -51,7 +62,7 @@ func manifestProgress(env environment, log *slog.Logger) func(done, all int64) {
 			line.show("%sread %d of %d manifests", bar(done, all), done, all)
 		case time.Since(told) > each:
 			told = time.Now()
-			log.Info("reading the archive", "manifests", done, "listed", all)
+			env.log.Info("reading the archive", "manifests", done, "listed", all)
 		}
 	}
 }

@@ -1,22 +1,32 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
 // version is set by the linker for releases.
 var version = "dev"
 
-func runVersion(_ context.Context, env environment, args []string) error {
-	flags := newFlags(env, "version", "Prints version, commit and Go version.", "coldtap version")
-	if _, err := flags.parse(env, args); err != nil {
-		return err
+func versionCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print version, commit and Go version",
+		Example: "  coldtap version",
+		Args:    operand(""),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(env.out, versionText())
+			return err
+		},
 	}
-	fmt.Fprintf(env.out, "coldtap %s\ncommit %s\n%s %s/%s\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return nil
+}
+
+func versionText() string {
+	return fmt.Sprintf("coldtap %s\ncommit %s\n%s %s/%s\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // commit is the revision that the Go tool stamped into the binary.
