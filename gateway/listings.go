@@ -21,7 +21,7 @@ func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
 			return set, err
 		}
 		switch name := string(q.name); {
-		case name == "topic_id" && x.route != routeTopics && x.route != routeContract:
+		case name == "topic_id" && x.req.Topic != "":
 			if err = q.once("topic_id"); err == nil {
 				x.req.TopicID, err = topicID("topic_id", q.value)
 			}

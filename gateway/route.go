@@ -23,11 +23,18 @@ const (
 	routeSegments
 	routeFile
 	routeContract
+	routeClusters
+	routeCluster
+	routeClusterTopics
+	routeClusterTopic
+	routePartitions
+	routePartition
 	routeCount
 )
 
 func (r route) String() string {
-	return [routeCount]string{"other", "topics", "topic", "offsets", "records", "messages", "segments", "file", "openapi"}[r]
+	return [routeCount]string{"other", "topics", "topic", "offsets", "records", "messages", "segments", "file", "openapi",
+		"clusters", "cluster", "cluster_topics", "cluster_topic", "partitions", "partition"}[r]
 }
 
 // vary names what else than the address decides an answer.
@@ -41,50 +48,46 @@ func (r route) vary() string {
 	return "Accept-Encoding, Authorization"
 }
 
-// clusterPrefix is what the paths of the REST proxy's v3 begin with; a cluster's id and one of our paths follow.
-const clusterPrefix = "/v3/clusters/"
+// maxParts is how many segments the longest path has, and one more.
+const maxParts = 11
 
 // dispatch finds the route and serves it. Paths are taken as sent: each segment is decoded once and not cleaned, so
 // that nothing but a topic's own name reaches it.
 func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	path := ctx.URI().PathOriginal()
-	var cluster []byte
-	inCluster := bytes.HasPrefix(path, []byte(clusterPrefix))
-	if inCluster {
-		cluster, path, _ = bytes.Cut(path[len(clusterPrefix):], []byte{'/'})
-	}
-	var parts [8][]byte
+	var all [maxParts][]byte
 	n := 0
 	for rest, more := bytes.TrimPrefix(path, []byte{'/'}), true; more; n++ {
-		if n == len(parts) {
+		if n == len(all) {
 			return noRoute()
 		}
-		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
+		all[n], rest, more = bytes.Cut(rest, []byte{'/'})
 	}
-	if x.route = routeOf(parts[:n]); x.route == routeOther {
+	var parts [][]byte
+	if x.route, parts = routeOf(all[:n]); x.route == routeOther {
 		return noRoute()
 	}
 	if !ctx.IsGet() && !x.head {
 		return newProblem(codeMethod, "only GET and HEAD are served, not %s", printable(ctx.Method()))
 	}
-	if inCluster {
+	if string(all[0]) == "v3" && x.route != routeClusters {
 		// Without a cluster id of its own, a tier is nobody's cluster.
-		id, sound := decodeSegment(cluster)
+		id, sound := decodeSegment(all[2])
 		if own := x.srv.service.ClusterID(); !sound || id == "" || id != own {
-			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(cluster))
+			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(all[2]))
 		}
 	}
 	if x.route == routeContract {
 		return x.serveContract(ctx)
 	}
-	if n > 1 {
+	if n = len(parts); n > 1 {
 		name, sound := decodeSegment(parts[1])
 		if !sound || !segment.LegalTopic(name) {
 			return newProblem(codeNoTopic, "%q cannot be a topic's name", printable(parts[1]))
 		}
 		x.req.Topic = name
 	}
-	if n > 2 {
+	if n > 3 {
 		partition, ok := digits(parts[3])
 		if !ok || partition > math.MaxInt32 {
 			return badParameter("partition", "must be a number from 0 to %d, not %q", math.MaxInt32, printable(parts[3]))
@@ -102,6 +105,8 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		return x.serveRecords(ctx)
 	case routeSegments:
 		return x.serveSegments(ctx)
+	case routeClusters, routeCluster, routeClusterTopics, routeClusterTopic, routePartitions, routePartition:
+		return x.serveV3(ctx)
 	default:
 		seg, sound := decodeSegment(parts[5])
 		name := string(parts[6])
@@ -112,14 +117,40 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	}
 }
 
-// routeOf gives the route of a path's segments, routeOther when there is none.
-func routeOf(parts [][]byte) route {
-	if string(parts[0]) == "openapi.json" && len(parts) == 1 {
-		return routeContract
+// routeOf gives the route of a path's segments, routeOther when there is none, and those of them that begin with
+// topics. Below /v3/clusters/{id} the REST proxy's own routes have its shapes, and the others are as they are without it.
+func routeOf(parts [][]byte) (route, [][]byte) {
+	n := len(parts)
+	switch {
+	case n == 1 && string(parts[0]) == "openapi.json":
+		return routeContract, nil
+	case string(parts[0]) == "topics":
+		return topicRoute(parts), parts
+	case string(parts[0]) != "v3" || n < 2 || string(parts[1]) != "clusters":
+		return routeOther, nil
+	case n == 2:
+		return routeClusters, nil
+	case n == 3:
+		return routeCluster, nil
+	case string(parts[3]) != "topics":
+		return routeOther, nil
 	}
-	if string(parts[0]) != "topics" {
-		return routeOther
+	parts = parts[3:]
+	switch r := topicRoute(parts); {
+	case r == routeTopics:
+		return routeClusterTopics, parts
+	case r == routeTopic:
+		return routeClusterTopic, parts
+	case r != routeOther || len(parts) > 4 || string(parts[2]) != "partitions":
+		return r, parts
+	case len(parts) == 3:
+		return routePartitions, parts
 	}
+	return routePartition, parts
+}
+
+// topicRoute is the route of a path that begins with topics.
+func topicRoute(parts [][]byte) route {
 	switch n := len(parts); {
 	case n == 1:
 		return routeTopics
@@ -143,5 +174,5 @@ func routeOf(parts [][]byte) route {
 }
 
 func noRoute() *problem {
-	return newProblem(codeNoRoute, "no such resource; start at /topics, or at /openapi.json")
+	return newProblem(codeNoRoute, "no such resource; start at /topics, or at /openapi.json (brokers, configurations, ACLs and consumer groups are the cluster's own)")
 }
