@@ -86,16 +86,3 @@ func compareDigits(a, b []byte) int {
 	}
 	return bytes.Compare(a, b)
 }
-
-// etagMatches says whether an If-None-Match list names tag (weakly compared, as the RFC wants it there), or is *.
-func etagMatches(list []byte, tag string) bool {
-	for len(list) > 0 {
-		var item []byte
-		item, list, _ = bytes.Cut(list, []byte{','})
-		item = bytes.TrimPrefix(bytes.TrimSpace(item), []byte("W/"))
-		if string(item) == "*" || string(item) == tag {
-			return true
-		}
-	}
-	return false
-}

@@ -10,21 +10,21 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// setETag gives an answer that can never become another one a validator, and says whether the client has it already.
+// setETag gives an answer that can never become another one a validator, and returns it, "" for others.
 //
 // The validator is weak: an answer may stop earlier than another of the same request does, for time or memory, and may
 // be compressed or not, but either is right for as long as the segments are there. When retention has taken them, the
 // read fails before anything is compared.
-func (x *exchange) setETag(ctx *fasthttp.RequestCtx, st stream, mediaType string, encoding jsonenc.Encoding) (unchanged bool) {
+func (x *exchange) setETag(st stream, mediaType string, encoding jsonenc.Encoding) (tag string) {
 	if x.req.EndOffset < 0 {
-		return false
+		return ""
 	}
 	x.enter(phaseWaiting)
 	ids, settled := st.Settled(x.ctx, x.segments[:0])
 	x.enter(phaseBusy)
 	x.segments = ids
 	if !settled {
-		return false
+		return ""
 	}
 	r := &x.req
 	sum := sha256.New()
@@ -37,12 +37,11 @@ func (x *exchange) setETag(ctx *fasthttp.RequestCtx, st stream, mediaType string
 	}
 	sum.Write(numbers)
 	sum.Write([]byte(mediaType))
-	tag := `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`
+	tag = `W/"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`
 	h := &x.resp.Header
-	h.Set("ETag", "W/"+tag)
+	h.Set("ETag", tag)
 	h.Set("Cache-Control", "private, no-cache")
-	list := ctx.Request.Header.Peek("If-None-Match")
-	return len(list) > 0 && etagMatches(list, tag)
+	return tag
 }
 
 // notModified makes the answer 304.

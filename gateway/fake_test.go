@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"sync"
@@ -198,10 +199,11 @@ type fakeFile struct {
 	step   int
 	pinned *atomic.Int64
 	failAt int64 // a read from here on fails; 0: never
+	tag    string
 }
 
 func (f *fakeFile) Size() int64  { return int64(len(f.data)) }
-func (f *fakeFile) ETag() string { return "id-log" }
+func (f *fakeFile) ETag() string { return cmp.Or(f.tag, `"id-log"`) }
 func (f *fakeFile) open(from, to int64) pieces {
 	return &fakeFileRange{f, from, to}
 }

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"strings"
-
 	"github.com/valyala/fasthttp"
 )
 
@@ -21,19 +19,22 @@ func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
 	if err != nil {
 		return err
 	}
-	size, tag := f.Size(), quoted(f.ETag())
+	size, tag := f.Size(), f.ETag()
 	x.respond("application/octet-stream")
 	h := &x.resp.Header
 	h.Set("ETag", tag)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Cache-Control", "private, no-cache")
 	request := &ctx.Request.Header
-	if list := request.Peek("If-None-Match"); len(list) > 0 && etagMatches(list, tag) {
+	switch unmodified, err := x.unmodified(ctx, tag); {
+	case err != nil:
+		return err
+	case unmodified:
 		x.notModified()
 		return nil
 	}
 	from, to := int64(0), size
-	if header := request.Peek("Range"); len(header) > 0 && ifRangeHolds(request.Peek("If-Range"), tag) {
+	if header := request.Peek("Range"); len(header) > 0 && rangeHolds(request, tag) {
 		var result rangeResult
 		switch from, to, result = parseRange(header, size); result {
 		case rangeUnsatisfied:
@@ -59,18 +60,4 @@ func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
 	b.left = to - from
 	x.out.declare(b, to-from)
 	return nil
-}
-
-// quoted makes a strong entity tag of what identifies a file's bytes.
-func quoted(tag string) string {
-	if strings.HasPrefix(tag, `"`) {
-		return tag
-	}
-	return `"` + tag + `"`
-}
-
-// ifRangeHolds says whether a Range header counts: without If-Range, or when the client has part of this very file.
-// A date never holds, since files carry none.
-func ifRangeHolds(header []byte, tag string) bool {
-	return len(header) == 0 || string(header) == tag
 }

@@ -45,6 +45,7 @@ const (
 	codeMethod        = 40501
 	codeNotAcceptable = 40601
 	codeRequestTime   = 40801
+	codePrecondition  = 41201
 	codeBodyTooLarge  = 41301
 	codeOutOfRange    = 41601
 	codeNoSuchBytes   = 41602

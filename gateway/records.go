@@ -47,7 +47,15 @@ func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
 	bounds := st.Bounds()
 	x.setOffset("X-Kafka-Log-Start-Offset", bounds.Start)
 	x.setOffset("X-Kafka-Tiered-End-Offset", bounds.TieredEnd)
-	unchanged := format != formatEvents && x.setETag(ctx, st, offer.mediaType, want.encoding)
+	tag := ""
+	if format != formatEvents {
+		tag = x.setETag(st, offer.mediaType, want.encoding)
+	}
+	unchanged, err := x.unmodified(ctx, tag)
+	if err != nil {
+		st.Close()
+		return err
+	}
 	if unchanged {
 		x.notModified()
 	}

@@ -199,18 +199,40 @@ func TestSettledAnswersAreRevalidated(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range []struct {
+		condition, value string
+		status           int
+	}{
+		{"If-Match", "*", 200},
+		{"If-Match", `"other"`, 412},
+		{"If-None-Match", "*", 304},
+		{"If-Range", `"other"`, 200},
+	} {
+		if got := r.get(t, recordsPath+"?offset=10&end_offset=11", c.condition, c.value); got.StatusCode != c.status {
+			t.Errorf("%s: %s: %d %s", c.condition, c.value, got.StatusCode, got.body)
+		}
+	}
+	for tag := range tags {
+		// Weak validators prove nothing where the comparison is strong.
+		if got := r.get(t, recordsPath+"?offset=10&end_offset=11", "If-Match", tag); got.StatusCode != 412 || !strings.Contains(got.body, "41201") {
+			t.Errorf("If-Match: %s: %d %s", tag, got.StatusCode, got.body)
+		}
+	}
 	before := tags
 	r.fake.settled = []segment.UUID{{1}, {3}}
 	if tag := r.get(t, recordsPath+"?offset=10&end_offset=11").Header.Get("ETag"); tag == "" || before[tag] != "" {
 		t.Errorf("other segments, tag %q", tag)
 	}
 	for query, accept := range map[string]string{"?offset=10": "application/json", "?offset=10&end_timestamp=5": "application/json", "?offset=10&end_offset=11": "text/event-stream"} {
-		if got := r.get(t, recordsPath+query, "Accept", accept, "If-None-Match", "*"); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
+		if got := r.get(t, recordsPath+query, "Accept", accept, "If-None-Match", `"a"`); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
 			t.Errorf("%s: %d %v", query, got.StatusCode, got.Header)
+		}
+		if got := r.get(t, recordsPath+query, "Accept", accept, "If-Match", `"a"`); got.StatusCode != 412 {
+			t.Errorf("%s, If-Match: %d %v", query, got.StatusCode, got.Header)
 		}
 	}
 	r.fake.settled = nil
-	if got := r.get(t, recordsPath+"?offset=10&end_offset=11", "If-None-Match", "*"); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
+	if got := r.get(t, recordsPath+"?offset=10&end_offset=11", "If-None-Match", `"a"`); got.StatusCode != 200 || got.Header.Get("ETag") != "" {
 		t.Errorf("unsettled: %d %v", got.StatusCode, got.Header)
 	}
 	r.fake.err = &fetch.Error{Kind: fetch.OutOfRange}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"bytes"
+
+	"github.com/valyala/fasthttp"
+)
+
+// unmodified evaluates a request's preconditions in the order of RFC 9110, 13.2.2: If-Match, then If-None-Match. tag is the
+// answer's validator as its ETag field shows it, "" for an answer without one: it exists, which is what * asks, and no
+// tag names it. A condition that is no list of entity tags never holds: If-Match then fails, If-None-Match gets the answer.
+// true: the client has the answer (304). An error is 412.
+//
+// It is asked once everything else has succeeded, since a request that fails anyway ignores its conditions (13.2.1).
+// If-Modified-Since and If-Unmodified-Since are ignored, as they must be where an answer has no modification date, and none has.
+func (x *exchange) unmodified(ctx *fasthttp.RequestCtx, tag string) (bool, error) {
+	request := &ctx.Request.Header
+	if fields := request.PeekAll("If-Match"); len(fields) > 0 {
+		matched, sound := namesTag(fields, tag, false)
+		switch {
+		case !sound:
+			return false, newProblem(codePrecondition, `If-Match is no list of entity tags such as "a", "b", and not *`)
+		case !matched && tag == "":
+			return false, newProblem(codePrecondition, "If-Match does not hold: this answer has no entity tag")
+		case !matched:
+			return false, newProblem(codePrecondition, "If-Match does not hold: the entity tag is %s now", tag)
+		}
+	}
+	if fields := request.PeekAll("If-None-Match"); len(fields) > 0 {
+		matched, sound := namesTag(fields, tag, true)
+		return matched && sound, nil
+	}
+	return false, nil
+}
+
+// rangeHolds says whether a Range field counts (RFC 9110, 13.1.5): without If-Range, or when If-Range names the
+// file, compared strongly. A date never does, since no answer has one.
+func rangeHolds(request *fasthttp.RequestHeader, tag string) bool {
+	fields := request.PeekAll("If-Range")
+	return len(fields) == 0 || len(fields) == 1 && tag[0] == '"' && string(bytes.Trim(fields[0], " \t")) == tag
+}
+
+// namesTag says whether the lines of a condition (* or a list of entity tags, which several lines continue) name tag.
+// Weakly compared, a weak tag names what the strong one of the same text does; strongly compared, weak tags name
+// nothing. sound false: it is not such a list.
+func namesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
+	if len(fields) == 1 && string(bytes.Trim(fields[0], " \t")) == "*" {
+		return true, true
+	}
+	named, strong := tag, true
+	if len(tag) > 2 && tag[:2] == "W/" {
+		named, strong = tag[2:], false
+	}
+	some := false
+	for _, field := range fields {
+		for {
+			field = bytes.TrimLeft(field, " \t,")
+			if len(field) == 0 {
+				break
+			}
+			weak := bytes.HasPrefix(field, []byte("W/"))
+			if weak {
+				field = field[2:]
+			}
+			n := opaqueTag(field)
+			if n == 0 {
+				return false, false
+			}
+			some = true
+			if string(field[:n]) == named && (weakly || strong && !weak) {
+				matched = true
+			}
+			field = bytes.TrimLeft(field[n:], " \t")
+			if len(field) > 0 && field[0] != ',' {
+				return false, false
+			}
+		}
+	}
+	return matched && some, some
+}
+
+// opaqueTag gives the length of the quoted text that b begins with, 0 when it begins with none. A comma may stand in it.
+func opaqueTag(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for i, c := range b[1:] {
+		switch {
+		case c == '"':
+			return i + 2
+		case c <= ' ' || c == 0x7f:
+			return 0
+		}
+	}
+	return 0
+}
