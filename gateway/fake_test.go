@@ -33,6 +33,7 @@ type fakeService struct {
 	internal  bool
 	all       bool
 	at        int64
+	span      [2]int64 // zero: not known
 }
 
 func (f *fakeService) Open(ctx context.Context, req *fetch.Request) (stream, error) {
@@ -69,6 +70,9 @@ func (f *fakeService) OpenFile(_ context.Context, _ string, _ segment.UUID, _ in
 func (f *fakeService) OffsetForTime(_ context.Context, _ string, _ segment.UUID, _ int32, ts int64, iso fetch.Isolation, timeout time.Duration) (fetch.TimedOffset, error) {
 	f.at, f.asked.Isolation, f.asked.Timeout = ts, iso, timeout
 	return f.timed, f.err
+}
+func (f *fakeService) TimeSpan(string, segment.UUID, int32) (from, to int64, known bool) {
+	return f.span[0], f.span[1], f.span != [2]int64{}
 }
 func (f *fakeService) Topics(internal bool) ([]string, error) {
 	f.mu.Lock()

@@ -127,7 +127,7 @@ func (a *answer) appendHoles(holes []tier.Hole) error {
 }
 
 func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
-	at, level := int64(-1), fetch.ReadCommitted
+	at, level := instant{ms: -1}, fetch.ReadCommitted
 	x.req.Timeout = defaultTimeout
 	q := &x.query
 	q.reset(ctx.URI().QueryString())
@@ -162,8 +162,11 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 			return bad
 		}
 	}
-	if at >= 0 {
-		return x.serveOffsetForTime(ctx, at, level)
+	if at.ms >= 0 {
+		if bad := x.refuseSeconds("timestamp", at); bad != nil {
+			return bad
+		}
+		return x.serveOffsetForTime(ctx, at.ms, level)
 	}
 	p, err := x.srv.service.Partition(x.req.Topic, x.req.TopicID, x.req.Partition)
 	if err != nil {

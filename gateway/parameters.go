@@ -20,6 +20,7 @@ const (
 type wanted struct {
 	encoding jsonenc.Encoding
 	explain  bool
+	from, to instant // timestamp and end_timestamp, as they were written
 }
 
 // parseRecords fills x.req from the query of a records or messages request. resume is the start that a reconnecting
@@ -54,7 +55,8 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 		case name == "timestamp":
 			if err = q.once("timestamp"); err == nil {
 				haveTime = true
-				r.Timestamp, err = timestamp("timestamp", q.value)
+				want.from, err = timestamp("timestamp", q.value)
+				r.Timestamp = want.from.ms
 			}
 		case name == "end_offset":
 			if err = q.once("end_offset"); err == nil {
@@ -62,7 +64,8 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			}
 		case name == "end_timestamp":
 			if err = q.once("end_timestamp"); err == nil {
-				r.EndTimestamp, err = timestamp("end_timestamp", q.value)
+				want.to, err = timestamp("end_timestamp", q.value)
+				r.EndTimestamp = want.to.ms
 			}
 		case name == "max_bytes":
 			if err = q.once("max_bytes"); err == nil {

@@ -33,6 +33,12 @@ func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
 	if bad != nil {
 		return bad
 	}
+	if bad := x.refuseSeconds("timestamp", want.from); bad != nil {
+		return bad
+	}
+	if bad := x.refuseSeconds("end_timestamp", want.to); bad != nil {
+		return bad
+	}
 	if want.explain {
 		return x.serveExplain(ctx)
 	}

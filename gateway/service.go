@@ -16,6 +16,7 @@ type service interface {
 	Plan(ctx context.Context, req *fetch.Request) (*fetch.Plan, error)
 	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string, timeout time.Duration) (file, error)
 	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation, timeout time.Duration) (fetch.TimedOffset, error)
+	TimeSpan(topic string, id segment.UUID, partition int32) (from, to int64, known bool)
 	Topics(internal bool) ([]string, error)
 	Topic(name string, id segment.UUID) (fetch.TopicInfo, error)
 	Partition(topic string, id segment.UUID, partition int32) (fetch.PartitionInfo, error)
