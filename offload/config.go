@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"coldtap/catalog"
+	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -22,6 +23,8 @@ type Layout interface {
 	Put(ctx context.Context, clusterID string, seg *tier.Segment, log rangeio.Content, logSHA256 string, files *segment.Files) error
 	// Delete removes them; silent about those that are missing.
 	Delete(ctx context.Context, seg *tier.Segment) error
+	// Unknown looks for a segment of a partition that the store holds whole and that known denies; nil = none.
+	Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error)
 }
 
 // Config says what Once copies, and where to.
@@ -121,7 +124,8 @@ const (
 	NotLogDir                    // no readable log directory of a Kafka broker, or one of another cluster or broker than the rest
 	Conflict                     // two directories hold the same partition
 	WrongCluster                 // the catalog belongs to another cluster
-	Unavailable                  // the catalog failed before anything was done
+	Untracked                    // the store holds copies that the catalog does not know
+	Unavailable                  // the catalog, or a listing of the store, failed before anything was copied
 	Canceled                     // the caller's context ended
 )
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"coldtap/catalog"
+	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -155,6 +156,21 @@ func (w *world) Delete(_ context.Context, seg *tier.Segment) error {
 		delete(w.objects, keyOf(seg, suffix))
 	}
 	return nil
+}
+
+func (w *world) Unknown(_ context.Context, topic string, id tier.PartitionID, known func(layout.Name) bool) (*tier.Segment, error) {
+	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
+		var n layout.Name
+		rest, ok := strings.CutPrefix(key, fmt.Sprintf("%s/%d/", id.Topic, id.Partition))
+		if stem, isMeta := strings.CutSuffix(rest, ".meta"); ok && isMeta {
+			fmt.Sscanf(stem[:20], "%d", &n.BaseOffset)
+			n.ID, _ = segment.ParseUUID(stem[21:])
+			if !known(n) {
+				return &tier.Segment{ID: n.ID, BaseOffset: n.BaseOffset}, nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 // files gives what travelled with a segment.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 
 	"coldtap/catalog"
+	"coldtap/layout"
 	"coldtap/segment"
 
 	"golang.org/x/time/rate"
@@ -88,6 +90,11 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 		r.plan(ctx, p)
 	}
 	for _, p := range partitions {
+		if err := r.checkStore(ctx, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range partitions {
 		if !p.planned {
 			continue
 		}
@@ -103,6 +110,36 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 	}
 	if ctx.Err() != nil {
 		return &Error{Kind: Canceled, Op: "offload", Err: ctx.Err()}
+	}
+	return nil
+}
+
+// checkStore refuses a partition with something to copy of which the store holds more than the catalog knows: the catalog is
+// new, lost, or an old copy of itself, and what is there already would be copied again under other ids.
+func (r *run) checkStore(ctx context.Context, p *partition) error {
+	if !p.planned || len(p.candidates) == 0 && len(p.holed) == 0 && p.active == nil {
+		return nil
+	}
+	recorded, ok := r.look(p)
+	seg, err := r.cfg.Layout.Unknown(ctx, p.topic, p.id, func(name layout.Name) bool {
+		if !ok {
+			return false
+		}
+		if _, recordedIt := recorded.Segment(name.ID); recordedIt {
+			return true
+		}
+		_, covered := recorded.Find(name.BaseOffset) // a copy of what is there under another id does no harm
+		return covered
+	})
+	op := fmt.Sprintf("compare the store's copies of %s-%d with the metadata", p.topic, p.id.Partition)
+	switch {
+	case ctx.Err() != nil:
+		return &Error{Kind: Canceled, Op: "offload", Err: ctx.Err()}
+	case err != nil:
+		return &Error{Kind: Unavailable, Op: op, Err: err}
+	case seg != nil:
+		return &Error{Kind: Untracked, Op: op, Err: fmt.Errorf(
+			"the store holds segment %s (offsets %d to %d), which the metadata does not know; nothing was copied", seg.ID, seg.BaseOffset, seg.EndOffset)}
 	}
 	return nil
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,4 +183,84 @@ func (c *cutContent) ReadAt(p []byte, off int64) (int, error) {
 
 func (c *cuttingLayout) Put(ctx context.Context, cluster string, seg *tier.Segment, log rangeio.Content, sum string, files *segment.Files) error {
 	return c.Layout.Put(ctx, cluster, seg, &cutContent{Content: log}, sum, files)
+}
+
+// TestALostDatabaseIsNotCopiedAgain: a database that is new, or older than the store, is refused before anything is written.
+func TestALostDatabaseIsNotCopiedAgain(t *testing.T) {
+	logDir, dir := extract(t, "plain-0", "txn-1"), t.TempDir()
+	database := filepath.Join(dir, "coldtap.db")
+	s := openStack(t, dir, 1<<30)
+	s.offload(t, logDir)
+	before := s.keys(t)
+	s.close(t)
+	forget := func() {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			if err := os.Remove(database + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	forget()
+	s = openStack(t, dir, 1<<30)
+	refused := func(what string) {
+		t.Helper()
+		report, err := Once(t.Context(), Config{LogDirs: []string{logDir}, Catalog: s.db, Layout: s.layout})
+		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Untracked || e.Retriable() || !strings.Contains(err.Error(), "plain-0") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n, _ := report.Copied(); n != 0 || !slices.Equal(s.keys(t), before) {
+			t.Errorf("%s: %d segments copied, %d objects, before %d", what, n, len(s.keys(t)), len(before))
+		}
+	}
+	refused("a new database")
+	s.close(t)
+
+	// A database that was restored from before the last copies knows of the first segments only.
+	forget()
+	old := t.TempDir()
+	if err := os.CopyFS(old, os.DirFS(logDir)); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := filepath.Glob(filepath.Join(old, "plain-0", "*.log"))
+	if err != nil || len(gone) < 4 {
+		t.Fatal(gone, err)
+	}
+	elsewhere := t.TempDir()
+	s = openStack(t, elsewhere, 1<<30)
+	for _, log := range gone[2:] {
+		for _, f := range []string{log, strings.TrimSuffix(log, ".log") + ".index", strings.TrimSuffix(log, ".log") + ".timeindex"} {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	Once(t.Context(), Config{LogDirs: []string{old}, Include: []string{"plain"}, Catalog: s.db, Layout: s.layout})
+	s.close(t)
+	raw, err := os.ReadFile(filepath.Join(elsewhere, "coldtap.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(database, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s = openStack(t, dir, 1<<30)
+	refused("an old database")
+
+	// What nobody could read does not count: neither a manifest that is damaged nor one without its log.
+	for _, key := range before {
+		var err error
+		switch path := filepath.Join(dir, "objects", filepath.FromSlash(key)); {
+		case strings.HasSuffix(key, ".meta") && strings.HasPrefix(key, "plain-"):
+			err = os.WriteFile(path, []byte("no manifest"), 0o644)
+		case strings.HasSuffix(key, ".log") && strings.HasPrefix(key, "txn-"):
+			err = os.Remove(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if report := s.offload(t, logDir); report.Failed() {
+		t.Errorf("over objects that cannot be read: %+v", report)
+	}
+	s.close(t)
 }

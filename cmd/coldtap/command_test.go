@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -147,6 +148,59 @@ func TestOffloadTwiceCopiesNothingTheSecondTime(t *testing.T) {
 	}
 	if code, _, said := commandLine(t, "offload", "--config", file); code != exitUsage || !strings.Contains(said, "--standalone") {
 		t.Errorf("without --standalone: exit %d %s", code, said)
+	}
+}
+
+// TestALostDatabaseIsSaidAndRebuilt: the store of a lost database is not filled with the same segments again; what the message
+// names brings the database back.
+func TestALostDatabaseIsSaidAndRebuilt(t *testing.T) {
+	cfg := testConfig(t)
+	args := []string{"offload", "--standalone", "--once", "--config", writeConfig(t, cfg)}
+	if code, out, said := commandLine(t, args...); code != exitOK {
+		t.Fatalf("exit %d\n%s%s", code, out, said)
+	}
+	objects := func() (n int) {
+		filepath.WalkDir(cfg.Store.File.Dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && filepath.Ext(path) != "" {
+				n++
+			}
+			return err
+		})
+		return n
+	}
+	before := objects()
+	cfg.Metadata.Embedded.Path = filepath.Join(t.TempDir(), "elsewhere.db")
+	args[len(args)-1] = writeConfig(t, cfg)
+	code, out, said := commandLine(t, args...)
+	if code != exitUsage || !strings.Contains(said, "coldtap offload rebuild") || !strings.Contains(said, cfg.Metadata.Embedded.Path) || objects() != before {
+		t.Errorf("exit %d, %d objects, before %d\n%s%s", code, objects(), before, out, said)
+	}
+	if code, out, said := commandLine(t, "offload", "rebuild", "--config", args[len(args)-1]); code != exitOK {
+		t.Errorf("rebuild: exit %d\n%s%s", code, out, said)
+	}
+	if code, out, said := commandLine(t, args...); code != exitOK || !strings.Contains(out, "copied 0 segments") || objects() != before {
+		t.Errorf("afterwards: exit %d, %d objects\n%s%s", code, objects(), out, said)
+	}
+}
+
+// TestNamesOfALogDirectoryForgeNoLine: whatever a directory is called, a report's line is one line.
+func TestNamesOfALogDirectoryForgeNoLine(t *testing.T) {
+	cfg := testConfig(t)
+	forged := "x-0\ntxn-0  copied 99  \x1b[2J"
+	if err := os.Mkdir(filepath.Join(cfg.Offload.LogDirs[0], forged), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cfg.Offload.LogDirs[0], "plain-0", "a\nb"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, out, said := commandLine(t, "offload", "--standalone", "--once", "--config", writeConfig(t, cfg))
+	for name, text := range map[string]string{"report": out, "progress": said} {
+		if strings.Contains(text, "\x1b") || matches("^txn-0 +copied 99", text) || matches("^b$", text) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	if !strings.Contains(out, `\ntxn-0`) || !strings.Contains(out, `a\nb`) {
+		t.Errorf("the names are not shown:\n%s", out)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"coldtap/catalog/sqlite"
 	"coldtap/internal/config"
@@ -67,8 +68,14 @@ func offloadAndReport(ctx context.Context, env *environment, cfg config.Config, 
 	report, err := offloadOnce(ctx, cfg, options, env.log)
 	shown.end()
 	if err != nil {
-		if config, ok := errors.AsType[*offload.Error](err); ok && config.Kind == offload.BadConfig {
+		switch e, _ := errors.AsType[*offload.Error](err); {
+		case e == nil:
+		case e.Kind == offload.BadConfig:
 			return usageError{err}
+		case e.Kind == offload.Untracked:
+			path, _ := filepath.Abs(cfg.Metadata.Embedded.Path)
+			return usage("%w\nIs %s (metadata.embedded.path, seen from the working directory) the tier's database? If it was lost, `coldtap offload rebuild` makes it anew from the store",
+				err, path)
 		}
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"coldtap/inspect"
 	"coldtap/offload"
 )
 
@@ -20,20 +21,20 @@ func printReport(w io.Writer, r *offload.Report) {
 		}
 		fmt.Fprintf(table, "%s-%d\tcopied %d\t%s\ttiered end %s\n", p.Topic, p.Partition, p.Segments, size(p.Bytes), end)
 		for _, h := range p.Holes {
-			fmt.Fprintf(table, "\thole\t%d to %d\t%s\n", h.From, h.To-1, h.Reason)
+			fmt.Fprintf(table, "\thole\t%d to %d\t%s\n", h.From, h.To-1, inspect.Printable(h.Reason))
 		}
 		for _, l := range p.Left {
 			fmt.Fprintf(table, "\tleft %s\t%s\t%s\n", counted(l), size(l.Bytes), because(l))
 		}
 		for _, text := range p.Rebuilt {
-			fmt.Fprintf(table, "\trebuilt\t\t%s\n", text)
+			fmt.Fprintf(table, "\trebuilt\t\t%s\n", inspect.Printable(text))
 		}
 		for _, text := range p.Notes {
-			fmt.Fprintf(table, "\tnote\t\t%s\n", text)
+			fmt.Fprintf(table, "\tnote\t\t%s\n", inspect.Printable(text))
 		}
 	}
 	for _, s := range r.Skipped {
-		fmt.Fprintf(table, "%s\tpassed over\t\t%s\n", s.Path, s.Reason)
+		fmt.Fprintf(table, "%s\tpassed over\t\t%s\n", inspect.Printable(s.Path), inspect.Printable(string(s.Reason)))
 	}
 	table.Flush()
 	fmt.Fprintln(w, summary(r))
@@ -70,7 +71,7 @@ func because(l offload.Leftover) string {
 	if l.Detail == "" {
 		return string(l.Reason)
 	}
-	return string(l.Reason) + ": " + l.Detail
+	return string(l.Reason) + ": " + inspect.Printable(l.Detail)
 }
 
 // size writes bytes for people, to three digits.
@@ -104,7 +105,7 @@ func describe(e offload.Event) string {
 		text += ": " + string(e.Reason)
 	}
 	if e.Detail != "" {
-		text += ": " + e.Detail
+		text += ": " + inspect.Printable(e.Detail)
 	}
 	return text
 }

@@ -18,6 +18,7 @@ type store interface {
 	Stat(ctx context.Context, key string) (rangeio.Info, error)
 	Put(ctx context.Context, key string, content rangeio.Content) (rangeio.Info, error)
 	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, prefix string, fn func(rangeio.Object) error) error
 }
 
 // Layout implements layout.Reader and writes segments. All methods may be called concurrently, but one segment must not

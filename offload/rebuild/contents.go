@@ -53,6 +53,7 @@ const (
 	DamagedStart Problem = "damaged_start" // a start object that cannot be believed: its partition is left out
 	MissingLog   Problem = "missing_log"   // a .meta without .log: its segment is left out
 	WrongSize    Problem = "wrong_size"    // a .log that is not as large as its .meta says: its segment is left out
+	Duplicate    Problem = "duplicate"     // a segment that is there again under another id: the copy that was finished last is recorded
 	OtherCluster Problem = "other_cluster" // left out, because another cluster was chosen
 	NoLineage    Problem = "no_lineage"    // the newest checkpoint is missing or damaged: the segments alone have to tell
 )
@@ -156,6 +157,7 @@ func (s *scan) contents(chosen string) (*Contents, error) {
 			seen[s.ID] = true
 			return false
 		})
+		g.dropDuplicates(c)
 		if len(g.segments) > 0 || g.start >= 0 {
 			c.Partitions = append(c.Partitions, g.settle(at.PartitionID, c))
 		}
@@ -177,6 +179,30 @@ func lastEvent(segments []tier.Segment) (at int64) {
 		at = max(at, segments[i].EventTime)
 	}
 	return at
+}
+
+// dropDuplicates leaves out all but the last copy of segments that were copied again under other ids, as an offloader that had
+// lost its database did.
+func (g *gathered) dropDuplicates(c *Contents) {
+	copies := func(a, b tier.Segment) int {
+		return cmp.Or(cmp.Compare(a.BaseOffset, b.BaseOffset), cmp.Compare(a.EndOffset, b.EndOffset), cmp.Compare(a.Size, b.Size),
+			slices.CompareFunc(a.Epochs, b.Epochs, func(a, b segment.EpochStart) int {
+				return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.StartOffset, b.StartOffset))
+			}))
+	}
+	slices.SortFunc(g.segments, func(a, b tier.Segment) int {
+		return cmp.Or(copies(a, b), cmp.Compare(b.EventTime, a.EventTime), bytes.Compare(b.ID[:], a.ID[:]))
+	})
+	kept := g.segments[:0]
+	for _, s := range g.segments {
+		if n := len(kept); n > 0 && copies(kept[n-1], s) == 0 {
+			c.Findings = append(c.Findings, Finding{Duplicate, s.ID.String(),
+				fmt.Sprintf("offsets %d to %d are there again as segment %s", s.BaseOffset, s.EndOffset, kept[n-1].ID)})
+			continue
+		}
+		kept = append(kept, s)
+	}
+	g.segments = kept
 }
 
 // settle decides lineage and start.

@@ -421,6 +421,24 @@ func TestClusters(t *testing.T) {
 	}
 }
 
+// TestOfTwoCopiesOfOneSegmentTheLastIsRecorded: an offloader that had lost its database may have copied everything again.
+func TestOfTwoCopiesOfOneSegmentTheLastIsRecorded(t *testing.T) {
+	b := offloaded(t)
+	seg := b.first(t, "plain", 0)
+	again := segment.UUID{1}
+	b.change(t, seg, func(m *native.Manifest, _ *segment.Files) { m.SegmentID, m.EventTime = again, m.EventTime+1 })
+	before, _ := offloaded(t).scan(t).Segments()
+	c := b.scan(t)
+	if n, _ := c.Segments(); n != before || len(c.Findings) != 1 || c.Findings[0].Problem != Duplicate || c.Findings[0].Object != seg.ID.String() || c.Lost() {
+		t.Errorf("%d segments, before %d, %+v", n, before, c.Findings)
+	}
+	for _, p := range c.Partitions {
+		if p.ID == seg.Partition && p.Segments[0].ID != again && p.Segments[len(p.Segments)-1].ID != again {
+			t.Error("the later copy is not recorded")
+		}
+	}
+}
+
 func TestACatalogWithOtherContentIsRefused(t *testing.T) {
 	b := offloaded(t)
 	contents := b.scan(t)

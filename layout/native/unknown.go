@@ -1,0 +1,50 @@
+package native
+
+import (
+	"context"
+	"errors"
+
+	"coldtap/layout"
+	"coldtap/rangeio"
+	"coldtap/tier"
+)
+
+// Unknown looks for a segment of a partition that the store holds whole, by its manifest and the size of its log, and that
+// known denies; nil when there is none. Copies that were never finished, and manifests that cannot be believed, do not
+// count. known is asked with id and base offset. It lists the partition's folder, and reads manifests until one counts.
+func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error) {
+	s := NewScanner(l)
+	logs := make(map[layout.Name]int64) // sizes
+	var manifests []rangeio.Object
+	for _, prefix := range s.PartitionPrefixes(topic, id) {
+		err := l.store.List(ctx, prefix, func(o rangeio.Object) error {
+			switch part, name := s.Classify(o.Key); {
+			case name.Partition != id || known(name):
+			case part == layout.LogPart:
+				logs[name] = o.Size
+			case part == layout.ManifestPart:
+				manifests = append(manifests, o)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range manifests {
+		_, name := s.Classify(o.Key)
+		size, ok := logs[name]
+		if !ok {
+			continue
+		}
+		d, _, err := s.ReadManifest(ctx, o)
+		if _, damaged := errors.AsType[*layout.Error](err); damaged || err == nil && d.LogSize != size {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &d.Segment, nil
+	}
+	return nil, nil
+}
