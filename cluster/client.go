@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"coldtap/internal/episode"
 	"coldtap/segment"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,12 +21,14 @@ const (
 	shortestGap = 100 * time.Millisecond
 	// longestRound bounds a round, so that who waits for the next one gets an answer.
 	longestRound = 10 * time.Second
+	// electionPatience is how long leaders may stay silent before it is logged: a broker that is stopped and started in an
+	// orderly way hands its partitions over, and the others know the new leaders, well within it.
+	electionPatience = 5 * time.Second
 )
 
 // Client keeps a View of a cluster up to date. Its methods may be called concurrently.
 type Client struct {
 	cfg     Config
-	log     *slog.Logger
 	kafka   *kgo.Client
 	metrics *metrics
 	notify  func(*View)
@@ -61,7 +65,7 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 		cfg.SASL = at
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, log: cfg.logger(), notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	c := &Client{cfg: cfg, notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	kafka, err := kgo.NewClient(append(cfg.ClientOptions(), kgo.BrokerMaxReadBytes(readBytes), kgo.FetchMaxBytes(1<<20))...)
 	if err != nil {
 		stop()
@@ -162,8 +166,8 @@ func (c *Client) run(ctx context.Context, at *located) {
 	defer close(c.done)
 	defer c.kafka.Close()
 	defer c.refuse()
-	asker := newAsker(c.kafka, at, c.metrics, c.log)
-	outage := outage{log: c.log}
+	asker := newAsker(c.kafka, at, c.metrics, c.cfg.logger())
+	outage := newOutage(c.cfg)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var begun time.Time
@@ -190,6 +194,7 @@ func (c *Client) run(ctx context.Context, at *located) {
 			return
 		}
 		took := time.Since(begun)
+		c.metrics.unanswered.Set(float64(asker.unanswered))
 		if err != nil {
 			c.metrics.round(took, resultOf(err.Kind))
 			outage.failed(err)
@@ -201,7 +206,6 @@ func (c *Client) run(ctx context.Context, at *located) {
 				result = resultPartial
 			}
 			c.metrics.round(took, result)
-			c.metrics.unanswered.Set(float64(asker.unanswered))
 			c.view.Store(view)
 			if c.notify != nil {
 				c.notify(view)
@@ -253,40 +257,36 @@ func (c *Client) refuse() {
 
 // outage logs when the cluster, or some of its leaders, stop answering and when they are back.
 type outage struct {
-	log      *slog.Logger
-	failures int // rounds in a row without a View
-	kind     Kind
-	since    time.Time
-	partials int // rounds in a row with a View but without some leaders' answers
+	log       *slog.Logger
+	failures  int             // rounds in a row without a View
+	unanswers episode.Episode // rounds without a View
+	partials  episode.Episode // rounds with a View but without some leaders' answers
+}
+
+func newOutage(cfg Config) outage {
+	patience := cmp.Or(cfg.patience, electionPatience)
+	return outage{log: cfg.logger(), unanswers: episode.Episode{Patience: patience}, partials: episode.Episode{Patience: patience}}
 }
 
 func (o *outage) failed(err *Error) {
-	if o.failures == 0 {
-		o.since = time.Now()
-	}
-	if o.failures == 0 || o.kind != err.Kind {
+	o.failures++
+	if o.unanswers.Failed(time.Now(), err.Kind.String(), err.Retriable()) {
 		o.log.Warn("the cluster does not answer", "error", err)
 	}
-	o.failures++
-	o.kind = err.Kind
 }
 
-// answered takes a round in which some partitions were without an answer. One is what any move of a leader costs; the second
-// in a row is worth a line.
+// answered takes a round in which some partitions may be without an answer.
 func (o *outage) answered(v *View, unanswered int, why error) {
-	if o.failures > 0 {
-		o.log.Info("the cluster answers again", "after", time.Since(o.since).Round(time.Millisecond), "topics", len(v.Topics))
-		o.failures = 0
+	now := time.Now()
+	o.failures = 0
+	if lasted, logged := o.unanswers.Over(now); logged {
+		o.log.Info("the cluster answers again", "after", lasted.Round(time.Millisecond), "topics", len(v.Topics))
 	}
-	switch {
-	case unanswered > 0:
-		if o.partials++; o.partials == 2 {
-			o.log.Warn("leaders of watched partitions do not answer", "partitions", unanswered, "error", why)
+	if unanswered == 0 {
+		if lasted, logged := o.partials.Over(now); logged {
+			o.log.Info("all leaders of watched partitions answer again", "after", lasted.Round(time.Millisecond))
 		}
-	case o.partials >= 2:
-		o.log.Info("all leaders of watched partitions answer again")
-		fallthrough
-	default:
-		o.partials = 0
+	} else if o.partials.Failed(now, "", true) {
+		o.log.Warn("leaders of watched partitions do not answer", "partitions", unanswered, "error", why)
 	}
 }

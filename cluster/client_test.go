@@ -211,7 +211,7 @@ func TestOutage(t *testing.T) {
 	addrs := k.ListenAddrs()
 	log := newLines()
 	cfg := quiet(addrs...)
-	cfg.Logger = slog.New(log)
+	cfg.Logger, cfg.patience = slog.New(log), 1
 	c := open(t, cfg, nil)
 	id := watch(t, c, "orders")
 	before := part(t, c, 0)
@@ -226,6 +226,9 @@ func TestOutage(t *testing.T) {
 	}
 	if n := log.of("the cluster does not answer"); n != 1 {
 		t.Errorf("logged %d times", n)
+	}
+	if n := testutil.ToFloat64(c.metrics.unanswered); n != 2 {
+		t.Errorf("%v partitions are unanswered while no broker answers", n)
 	}
 	if least := time.Since(v.At); c.Age() < least {
 		t.Errorf("age %v, the view's %v", c.Age(), least)
@@ -267,7 +270,7 @@ func TestOneBrokerAway(t *testing.T) {
 	}
 	log := newLines()
 	cfg := quiet(k.ListenAddrs()...)
-	cfg.Logger = slog.New(log)
+	cfg.Logger, cfg.patience = slog.New(log), 1
 	c := open(t, cfg, nil)
 	watch(t, c, "orders")
 	before := part(t, c, 1)

@@ -24,6 +24,8 @@ type Config struct {
 
 	Logger     *slog.Logger          // nil = slog.Default
 	Registerer prometheus.Registerer // nil = metrics are kept but not registered
+
+	patience time.Duration // with trouble that may pass, before it is logged; 0: electionPatience
 }
 
 const (

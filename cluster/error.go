@@ -59,6 +59,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retriable says whether the same may succeed later without anybody doing something about it.
 func (e *Error) Retriable() bool { return e.Kind == Unreachable || e.Kind == Answer }
 
+// KindOf classifies what a client with ClientOptions ended a request with.
+func KindOf(err error) Kind { return asError("", err).Kind }
+
 // asError classifies what kgo or a broker's error code says.
 func asError(op string, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {

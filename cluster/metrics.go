@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
 			Help:    "How long a round took, failed ones included.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 		unanswered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_unanswered_partitions",
-			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round; a denied topic that was never seen counts as one."}),
+			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round, all of them when no broker answered; a topic that was never seen counts as one."}),
 		denied: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_denied_topics",
 			Help: "Watched topics that the cluster does not let us describe, as of the last round."}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_rejected_answers_total",

@@ -63,6 +63,7 @@ func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]
 	v = &View{At: time.Now()}
 	a.unanswered, a.refused, a.firstFailure = 0, 0, nil
 	if err := a.metadata(ctx, v, last, watched); err != nil {
+		a.unanswered = a.all(watched)
 		return nil, false, err
 	}
 	a.enroll(v, watched)
@@ -248,6 +249,16 @@ func (a *asker) byLeader() map[int32][]*partition {
 		}
 	}
 	return brokers
+}
+
+// all counts the watched partitions, for a round that none was answered in: of a topic that was never seen, one.
+func (a *asker) all(watched map[segment.UUID]string) (n int) {
+	for id := range watched {
+		if m := a.missing[id]; m == nil || m.why != TopicGone {
+			n += max(1, len(a.topics[id]))
+		}
+	}
+	return n
 }
 
 // failure keeps the round's first.

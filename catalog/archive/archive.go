@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/internal/episode"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -90,7 +92,10 @@ type Archive struct {
 	looks   uint32 // listings that ever began, of the bucket or a partition
 	listing uint32 // the newest of the bucket
 
-	retry time.Duration // until the next try, while there is no view; the listing goroutine's
+	// The listing goroutine's:
+	retry    time.Duration   // until the next try, while there is no view
+	failing  episode.Episode // of listings, for the log
+	unsaving episode.Episode // of the snapshot file
 }
 
 var _ catalog.Source = (*Archive)(nil)
@@ -324,7 +329,6 @@ func (a *Archive) look(ctx context.Context) error {
 	waiting := a.takeWaiting()
 	err := a.list(ctx)
 	a.mu.Lock()
-	before := a.trouble
 	if err == nil {
 		a.ready, a.trouble = true, nil
 	} else {
@@ -341,10 +345,24 @@ func (a *Archive) look(ctx context.Context) error {
 	}
 	a.answer(waiting, verdict)
 	a.metrics.Polled(verdict)
-	if now != nil && ctx.Err() == nil && (before == nil || before.Error() != now.Error()) {
+	switch {
+	case now == nil:
+		if lasted, logged := a.failing.Over(time.Now()); logged {
+			a.log.Info("the archive can be read again", "store", a.opt.Store.String(), "after", lasted.Round(time.Millisecond))
+		}
+	case ctx.Err() == nil && a.failing.Failed(time.Now(), troubleKind(now), true):
 		a.log.Warn("the archive cannot be read", "store", a.opt.Store.String(), "error", now)
 	}
 	return err
+}
+
+// troubleKind is the same for the same trouble, whatever object or address had it.
+func troubleKind(e *catalog.Error) string {
+	kind := strconv.Itoa(int(e.Kind))
+	if store, ok := errors.AsType[*rangeio.Error](e); ok {
+		kind += " " + store.Kind.String()
+	}
+	return kind
 }
 
 // begin numbers a listing: what one of a greater number has is newer.

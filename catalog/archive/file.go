@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"coldtap/layout"
 	"coldtap/segment"
@@ -66,8 +67,13 @@ func (a *Archive) saveFile() {
 		return
 	}
 	if err := writeFile(a.opt.Snapshot, a.opt.Identity, a.known); err != nil {
-		a.log.Warn("the archive's snapshot could not be written", "path", a.opt.Snapshot, "error", err)
+		if a.unsaving.Failed(time.Now(), "", true) {
+			a.log.Warn("the archive's snapshot could not be written", "path", a.opt.Snapshot, "error", err)
+		}
 		return
+	}
+	if _, logged := a.unsaving.Over(time.Now()); logged {
+		a.log.Info("the archive's snapshot is written again", "path", a.opt.Snapshot)
 	}
 	a.known.dirty = false
 }

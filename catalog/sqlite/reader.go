@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/internal/episode"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,7 +53,8 @@ type Reader struct {
 	closed  bool
 
 	// The rest belongs to the following goroutine.
-	file *file
+	file    *file
+	failing episode.Episode // for the log
 }
 
 // view is what was read of one store. Its tier grows as the store does; another store gets another view.
@@ -195,6 +198,7 @@ func (r *Reader) takeWaiting() []chan error {
 func (r *Reader) look(ctx context.Context) error {
 	err := r.catchUp(ctx)
 	if err == nil {
+		r.failing.Over(time.Now())
 		if r.trouble.Swap(nil) != nil {
 			r.log.Info("the metadata database is read", "path", r.path, "segments", r.Snapshot().Segments())
 		}
@@ -209,7 +213,8 @@ func (r *Reader) look(ctx context.Context) error {
 		r.file = nil
 	}
 	e := failure(opFollow, err)
-	if before := r.trouble.Swap(e); before == nil || before.Kind != e.Kind || before.Error() != e.Error() {
+	r.trouble.Store(e)
+	if r.failing.Failed(time.Now(), strconv.Itoa(int(e.Kind)), true) {
 		r.log.Warn("the metadata database cannot be read", "error", e)
 	}
 	r.metrics.Polled(e)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/cluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -64,16 +65,35 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// troubled keeps an error for Status, nil when all is well again; what repeats is logged once.
+// troubled keeps an error for Status, nil when all is well again, and logs what does not pass.
 func (f *Follower) troubled(err error) {
-	before := f.progress.failed(err)
+	now := time.Now()
+	f.progress.failed(err)
 	f.metrics.polled(err)
-	switch {
-	case err == nil && before != nil:
-		f.log.Info("the metadata topic is followed again")
-	case err != nil && (before == nil || before.Error() != err.Error()):
+	if err == nil {
+		if lasted, logged := f.trouble.Over(now); logged {
+			f.log.Info("the metadata topic is followed again", "after", lasted.Round(time.Millisecond))
+		}
+		return
+	}
+	if kind, passing := troubleKind(err); f.trouble.Failed(now, kind, passing) {
 		f.log.Warn("the metadata topic cannot be followed", "error", err)
 	}
+}
+
+// troubleKind tells kinds of trouble apart, whichever broker had it. passing says that a broker which is restarted, or
+// another leader, may end it.
+func troubleKind(err error) (kind string, passing bool) {
+	switch {
+	case errors.Is(err, errNoTopic):
+		return "no topic", true
+	case errors.As(err, new(anew)):
+		return "read anew", true
+	case errors.As(err, new(*segment.Error)):
+		return "unreadable", false
+	}
+	k := cluster.KindOf(err)
+	return k.String(), k != cluster.Unauthorized && k != cluster.Denied
 }
 
 // delivery is what came of one Fetch.

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/cluster"
+	"coldtap/internal/episode"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -23,6 +25,9 @@ import (
 
 const (
 	defaultSnapshotEvery = 5 * time.Minute
+	// troublePatience is how long the topic may not be followed before it is logged: a broker that is stopped and started
+	// in an orderly way takes less.
+	troublePatience = 5 * time.Second
 
 	opFollow = "follow the metadata topic"
 )
@@ -47,6 +52,8 @@ type Options struct {
 	// One call at a time, and following waits for it. During a replay it is told of every deletion that is read, since a
 	// cache on disk may be older than the snapshot file.
 	OnDelete func(*tier.Segment)
+
+	patience time.Duration // with trouble that may pass, before it is logged; 0: troublePatience
 }
 
 // Follower is a tier that follows the topic, and the cluster for what the topic doesn't tell. It never writes to the
@@ -87,6 +94,9 @@ type Follower struct {
 	savedAt  time.Time
 	unsaved  int // records since the last file
 	reported map[Kind]bool
+	trouble  episode.Episode // with following
+	unsaving episode.Episode // with the snapshot file
+	restarts episode.Episode // replays that began anew, until one is complete
 }
 
 // replay is a run through the topic, which goes on as following once it has caught up.
@@ -122,7 +132,7 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	f := &Follower{
 		opt: opt, log: opt.Logger, progress: newProgress(),
 		consult: make(chan struct{}, 1), refresh: newRefresh(),
-		known: known{}, reported: map[Kind]bool{},
+		known: known{}, reported: map[Kind]bool{}, trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -246,7 +256,9 @@ func (f *Follower) restore() *replay {
 
 // startAnew drops what was replayed. The view stays until the new replay has caught up, but nothing is answered from it.
 func (f *Follower) startAnew(why error) {
-	f.log.Warn("the whole metadata topic is read again", "reason", why)
+	if f.restarts.Failed(time.Now(), "", true) {
+		f.log.Warn("the whole metadata topic is read again", "reason", why)
+	}
 	if f.replay.fromFile && !f.replay.caughtUp {
 		f.metrics.loaded("refused")
 	}
@@ -262,6 +274,7 @@ func (f *Follower) startAnew(why error) {
 func (f *Follower) publish() {
 	r := f.replay
 	r.caughtUp = true
+	f.restarts.Over(time.Now()) // the line below tells
 	f.progress.complete(r.then)
 	f.metrics.fullLoad(!r.fromFile)
 	f.mu.Lock()
@@ -347,8 +360,14 @@ func (f *Follower) state() *replayed {
 
 func (f *Follower) saved(err error) {
 	f.metrics.saved(err)
-	if err != nil {
-		f.unsaved++ // it has to be tried again
+	if err == nil {
+		if _, logged := f.unsaving.Over(time.Now()); logged {
+			f.log.Info("the metadata snapshot is written again", "path", f.opt.Snapshot)
+		}
+		return
+	}
+	f.unsaved++ // it has to be tried again
+	if f.unsaving.Failed(time.Now(), "", true) {
 		f.log.Warn("the metadata snapshot cannot be written", "path", f.opt.Snapshot, "error", err)
 	}
 }

@@ -208,7 +208,8 @@ func (f *Follower) wake() {
 	}
 }
 
-// consultCluster asks the cluster whenever the set of topics has changed, until it answers.
+// consultCluster asks the cluster whenever the set of topics has changed, until it answers. That it does not is logged by
+// the cluster's client.
 func (f *Follower) consultCluster(ctx context.Context) {
 	for {
 		select {
@@ -223,7 +224,6 @@ func (f *Follower) consultCluster(ctx context.Context) {
 			if err == nil || ctx.Err() != nil {
 				break
 			}
-			f.log.Warn("the cluster does not tell the bounds of tiered partitions", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):

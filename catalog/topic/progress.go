@@ -65,12 +65,11 @@ func (p *progress) applied(list []digest, at time.Time) {
 	p.notify()
 }
 
-// failed keeps how the newest attempt went, and gives how the one before did.
-func (p *progress) failed(err error) (before error) {
+// failed keeps how the newest attempt went.
+func (p *progress) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, p.trouble = p.trouble, err
-	return before
+	p.trouble = err
 }
 
 func (p *progress) notify() {

@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"internal/assembly":   {"segment", "tier", "cache", "readahead", "readerpool", "indexcache", "layout", "rangeio", "fetch"},
 	"internal/config":     {},
 	"internal/budget":     {},
+	"internal/episode":    {},
 	"internal/sample":     {},
 	"internal/jsonenc":    {"segment"},
 	"internal/invariants": {},
