@@ -34,7 +34,9 @@
 //     anywhere. It takes the same round as a rule; ten more follow at once. While there is no leader the log cannot change,
 //     and what was known stays.
 //   - One broker has 2 s of a round for the bounds and 1 s for lineages: one that hangs costs its own partitions only.
-//   - While the cluster is away the View stays and Age grows. An outage is logged once, and once more when it is over.
+//   - While the cluster is away the View stays and Age grows. Trouble that lasts for 5 s is logged once per kind, and once
+//     more when it is over; wrong credentials and missing rights are logged at once. An orderly restart of the brokers is
+//     over before.
 //
 // The principal needs the right to describe (DESCRIBE, which READ implies) each topic that is watched, and none on the
 // cluster. Files of TLSOptions and SASLOptions are read again for each connection and authentication, so that secrets and

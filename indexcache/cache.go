@@ -3,6 +3,7 @@ package indexcache
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type Config struct {
 	LoadTimeout time.Duration
 	// Registerer gets the metrics; nil keeps them to ourselves.
 	Registerer prometheus.Registerer
+	// Logger hears of files that are missing or damaged; nil: nobody does.
+	Logger *slog.Logger
 }
 
 const (
@@ -42,6 +45,7 @@ const (
 // Cache gives entries. All methods may be called concurrently.
 type Cache struct {
 	load    Load
+	log     *slog.Logger
 	timeout time.Duration
 	metrics *metrics
 	loading *budget.Budget
@@ -70,8 +74,11 @@ func New(cfg Config, load Load) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{
-		load: load, timeout: cfg.LoadTimeout, loading: budget.New(quarter),
+		load: load, log: cfg.Logger, timeout: cfg.LoadTimeout, loading: budget.New(quarter),
 		shelf: s, flights: make(map[key]*flight), idle: make(chan struct{}),
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
 	}
 	if c.timeout <= 0 {
 		c.timeout = time.Minute

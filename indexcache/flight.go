@@ -150,7 +150,11 @@ func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry,
 			entry = newEntry(seg, again)
 		}
 	}
-	c.metrics.countDamaged(entry.damaged)
+	if len(entry.damaged) > 0 {
+		c.metrics.countDamaged(entry.damaged)
+		c.log.Warn("index files are missing or damaged", "segment", seg.ID.String(), "topic", seg.Topic, "partition", seg.Partition.Partition,
+			"files", entry.damaged)
+	}
 	return entry, loaded, nil
 }
 

@@ -2,7 +2,7 @@
 // read of the store through the reader pool, and translates what store and layout say into fetch's errors. The
 // commands, the benchmarks and the end-to-end tests build coldtap from here, so that what is measured is what runs.
 //
-// It holds no state of its own and makes no decisions: numbers come from its Options.
+// It makes no decisions: numbers come from its Options.
 package assembly
 
 import (
@@ -57,6 +57,10 @@ type ReadPath struct {
 
 // New assembles a read path. The caller must Close it.
 func New(o Options) (*ReadPath, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Logger = slog.New(onceASegment(o.Logger.Handler()))
 	pool := readerpool.New(readerpool.Config{
 		Threads: o.Threads, MaxPending: o.MaxPending, QueueTimeout: o.QueueTimeout, Registerer: o.Registerer,
 	})
@@ -66,7 +70,7 @@ func New(o Options) (*ReadPath, error) {
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := indexcache.New(indexcache.Config{Memory: o.IndexMemory, Registerer: o.Registerer},
+	indexes, err := indexcache.New(indexcache.Config{Memory: o.IndexMemory, Logger: o.Logger, Registerer: o.Registerer},
 		func(ctx context.Context, seg *tier.Segment) (files *segment.Files, loaded indexcache.Loaded, err error) {
 			err = pool.Do(ctx, readerpool.Interactive, func(ctx context.Context) error {
 				var cost layout.Cost
@@ -74,7 +78,7 @@ func New(o Options) (*ReadPath, error) {
 				loaded = indexcache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 				return err
 			})
-			return files, loaded, translate(err, seg)
+			return files, loaded, o.explain(err, seg)
 		})
 	if err != nil {
 		return nil, errors.Join(err, chunks.Close(context.Background()))
@@ -91,7 +95,7 @@ func New(o Options) (*ReadPath, error) {
 		Ahead:   readahead.New(chunks, readahead.Config{Window: o.Ahead}),
 		Indexes: indexes,
 		Logs: func(seg *tier.Segment) (cache.Source, int64) {
-			return &log{layout: o.Layout, pool: pool, seg: seg}, o.Layout.ChunkSize(seg, o.Chunk)
+			return &log{options: &o, pool: pool, seg: seg}, o.Layout.ChunkSize(seg, o.Chunk)
 		},
 		Decode:     decode,
 		Logger:     o.Logger,
@@ -113,9 +117,9 @@ func (r *ReadPath) Close(ctx context.Context) error {
 
 // log is one segment's log as the chunk cache sees it.
 type log struct {
-	layout layout.Reader
-	pool   *readerpool.Pool
-	seg    *tier.Segment
+	options *Options
+	pool    *readerpool.Pool
+	seg     *tier.Segment
 }
 
 var lanes = [...]readerpool.Lane{
@@ -132,11 +136,11 @@ func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cach
 		if err := ctx.Err(); err != nil {
 			return err // dropped between admission and here: no GET for nobody
 		}
-		cost, err := l.layout.ReadLog(ctx, l.seg, dst, off)
+		cost, err := l.options.Layout.ReadLog(ctx, l.seg, dst, off)
 		loaded = cache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 		return err
 	})
-	return loaded, translate(err, l.seg)
+	return loaded, l.options.explain(err, l.seg)
 }
 
 // registerDecode shows the decode budget, which rooms share, so none of them owns its metric.

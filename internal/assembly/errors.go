@@ -15,6 +15,21 @@ import (
 // retryStore is when to come back after the store throttled or could not be reached.
 const retryStore = 2 * time.Second
 
+// explain translates what a load ended with, and logs what somebody has to mend: bytes that are missing, or are not what
+// the metadata says, while the segment is still one to be read.
+func (o *Options) explain(err error, seg *tier.Segment) error {
+	err = translate(err, seg)
+	e, ok := errors.AsType[*fetch.Error](err)
+	if !ok || e.Kind != fetch.Missing && e.Kind != fetch.Damaged {
+		return err
+	}
+	if p, ok := o.Source.Snapshot().Partition(seg.Partition); ok && p.Readable(seg.ID) {
+		o.Logger.Warn(map[fetch.Kind]string{fetch.Missing: "an object is missing or not what the metadata says", fetch.Damaged: "damaged log bytes"}[e.Kind],
+			"segment", seg.ID.String(), "topic", seg.Topic, "partition", seg.Partition.Partition, "position", e.Position, "error", err)
+	}
+	return err
+}
+
 // translate turns an error of pool, layout or store into fetch's words. Context errors pass through: whether a caller
 // left or a deadline passed is for fetch to say.
 func translate(err error, seg *tier.Segment) error {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +34,22 @@ type stand struct {
 	fixture *clusterfixture.Fixture
 	tier    *tier.Tier
 	store   *faultstore.Store
+	memory  *faultstore.Memory // under store
 	layout  layout.Reader
 	path    *assembly.ReadPath
+	log     logged
+}
+
+// logged is what the read path logs.
+type logged struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
 }
 
 // knowledge is what the tier is told beside the metadata topic.
@@ -64,7 +81,7 @@ func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage 
 	for key, b := range f.Objects {
 		mem.Set(key, b)
 	}
-	s := &stand{fixture: f, tier: tier.New(), store: faultstore.New(mem)}
+	s := &stand{fixture: f, tier: tier.New(), store: faultstore.New(mem), memory: mem}
 	s.layout = over(rangeio.NewClient(s.store, rangeio.Config{Attempts: 2, MaxBackoff: time.Millisecond}))
 	if rejected := s.replay(t); len(rejected) > 0 {
 		t.Errorf("%d events of real brokers were rejected, the first one for %s", len(rejected), rejected[0].Reason)
@@ -74,6 +91,7 @@ func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage 
 		Source: source{s.tier.Snapshot, f.Cluster.ClusterID}, Layout: s.layout,
 		ChunkMemory: max(512<<10, 16*chunk), Chunk: chunk, IndexMemory: 1 << 20, DecodeMemory: 32 << 20,
 		Threads: 4, MaxPending: 100, QueueTimeout: 10 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

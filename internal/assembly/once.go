@@ -1,0 +1,65 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// saidFor is how long a warning about a segment is not repeated: whoever reads the log has heard of it, and how often
+	// it happens the metrics tell.
+	saidFor = time.Hour
+	// saidMost bounds the segments that are remembered, some 100 bytes each.
+	saidMost = 10_000
+)
+
+// once passes a warning about a segment on and drops those that follow within saidFor, whatever else they tell: a thousand
+// readers of one damaged batch, or a thousand damaged batches of one segment, are one line. Lines without a segment pass.
+type once struct {
+	slog.Handler
+	said *said
+}
+
+type said struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func onceASegment(h slog.Handler) slog.Handler {
+	return &once{h, &said{at: make(map[string]time.Time)}}
+}
+
+func (o *once) Handle(ctx context.Context, r slog.Record) error {
+	key := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "segment" {
+			key = r.Message + " " + a.Value.String()
+		}
+		return key == ""
+	})
+	if key != "" && r.Level >= slog.LevelWarn && !o.said.first(key, r.Time) {
+		return nil
+	}
+	return o.Handler.Handle(ctx, r)
+}
+
+func (o *once) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &once{o.Handler.WithAttrs(attrs), o.said}
+}
+func (o *once) WithGroup(name string) slog.Handler { return &once{o.Handler.WithGroup(name), o.said} }
+
+// first says that a line is due, and counts it as said.
+func (s *said) first(key string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.at[key]; ok && now.Sub(at) < saidFor {
+		return false
+	}
+	if len(s.at) >= saidMost {
+		clear(s.at)
+	}
+	s.at[key] = now
+	return true
+}
