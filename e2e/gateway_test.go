@@ -175,7 +175,7 @@ func partitionPath(topic string, partition int) string {
 // read is one request for records as ndjson.
 func (g *gateway) read(topic string, partition int, isolation string, from int64, maxBytes int) (answer, error) {
 	a := answer{from: from, decided: -1}
-	path := fmt.Sprintf("%s/records?offset=%d&isolation_level=%s&max_bytes=%d&encoding=base64", partitionPath(topic, partition), from, isolation, maxBytes)
+	path := fmt.Sprintf("%s/records?offset=%d&isolation_level=%s&max_bytes=%d&encoding=base64&summary=true", partitionPath(topic, partition), from, isolation, maxBytes)
 	body, told, err := g.fetch(path, "application/x-ndjson")
 	if err != nil {
 		return a, err

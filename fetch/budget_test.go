@@ -137,6 +137,101 @@ func TestLittleMemory(t *testing.T) {
 	wg.Wait()
 }
 
+// TestStreamTimeout: an answer that is sent while it is read may wait for its next chunk as long as for the one before,
+// however long all of them take. Where one does not come in time, the stream breaks and says where to go on.
+func TestStreamTimeout(t *testing.T) {
+	for view, read := range map[string]func(*stand, *Request) *answer{"records": func(s *stand, r *Request) *answer { return s.records(r) }, "raw": (*stand).raw} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s.plain()
+			var delay atomic.Int64
+			s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Duration(delay.Load())); return nil }
+			r := from(0)
+			r.Timeout, r.Stream = 3*time.Second, true
+			delay.Store(int64(2 * time.Second))
+			a := read(s, r)
+			want(t, view, a, offsetsOf(0, 299), EndTier, 300)
+			if a.stats.Store != 60*time.Second {
+				t.Errorf("%s: waited %v", view, a.stats.Store)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s.plain()
+			s.loadLog = func(id segment.UUID, off int64) error {
+				if id == idOf(2) && off == 20_000 {
+					time.Sleep(4 * time.Second)
+				}
+				return nil
+			}
+			r := from(0)
+			r.Timeout, r.Stream = 3*time.Second, true
+			a := read(s, r)
+			if e := wantKind(t, view, a, TimedOut); e.NextOffset != 120 || a.next != 120 || a.end != 0 {
+				t.Errorf("%s: next %d in the error, %v", view, e.NextOffset, a)
+			}
+			time.Sleep(10 * time.Second)
+		})
+	}
+}
+
+// TestStreamWaitsOutRefusals: what refuses for the moment does not end an answer that is to go on to its end, until the
+// time for waiting is used up.
+func TestStreamWaitsOutRefusals(t *testing.T) {
+	for _, refusals := range []int{4, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s.plain()
+			left := refusals
+			refuse := func(id segment.UUID) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if left--; id != idOf(2) || left < 0 {
+					return nil
+				}
+				return failure(Busy, nil, "queue full")
+			}
+			s.loadLog = func(id segment.UUID, off int64) error {
+				if off != 20_000 {
+					return nil
+				}
+				return refuse(id)
+			}
+			s.loadFile = refuse // when the segment is entered
+			r := committed(0)
+			r.Timeout, r.Stream = 5*time.Second, true
+			a := s.records(r)
+			if refusals == 4 {
+				want(t, "four refusals", a, offsetsOf(0, 299), EndTier, 300)
+			} else if e := wantKind(t, "refused for ever", a, Busy); e.NextOffset != 100 || len(a.offsets) != 100 {
+				t.Errorf("%v", a)
+			}
+		})
+	}
+	for _, held := range []time.Duration{10 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStand(t, shape{chunk: 64 << 10, decode: 1 << 20, window: -1})
+			s.topic("t", 0)
+			s.add(stored{base: 0, end: 19, log: joined(dense(0, 9, false), compressed(10, segment.Gzip, 200_000, 10), dense(11, 19, true))})
+			r := from(0)
+			r.Timeout, r.Stream = 20*time.Second, true
+			a := s.records(r, func(rec *segment.Record) {
+				if rec.Offset == 5 {
+					n := s.decode.Size() - s.decode.InUse() - 1000
+					s.decode.TryAcquire(n)
+					time.AfterFunc(held, func() { s.decode.Release(n) })
+				}
+			})
+			if held < r.Timeout {
+				want(t, "memory comes back", a, offsetsOf(0, 19), EndTier, 20)
+			} else if e := wantKind(t, "memory does not come back", a, Busy); e.NextOffset != 10 || len(a.offsets) != 10 {
+				t.Errorf("%v", a)
+			}
+			time.Sleep(held)
+		})
+	}
+}
+
 // Only the time spent waiting counts, and what is there by then is an answer.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,7 +58,9 @@ type cursor struct {
 	usual     *segment.Decoder // is decoder, but for a batch that needs a tighter one
 
 	crcBytes int64
-	proven   int64    // position of the batch whose checksum was checked last, while it holds
+	proven   int64        // position of the batch whose checksum was checked last, while it holds
+	far      segment.UUID // segment in which the furthest position was loaded
+	farPos   int64
 	recent   []recent // chunks that the batch at pos may lie in, and the header behind it
 	glanced  glance   // at the header behind the batch at pos
 
@@ -112,6 +114,7 @@ func (c *cursor) close() {
 	c.endSession()
 	c.seq.clear()
 	c.seg, c.dense, c.snap = nil, false, nil
+	c.far, c.farPos = segment.UUID{}, 0
 	c.crcBytes = 0
 	clear(c.recent)
 	c.recent = c.recent[:0]
@@ -143,6 +146,10 @@ func (c *cursor) load(ctx context.Context, pos int64, holding bool) (pin, error)
 		return pin{}, c.at(err, pos)
 	}
 	c.wait.stats.count(outcome)
+	if c.seg.ID != c.far || pos > c.farPos {
+		c.far, c.farPos = c.seg.ID, pos
+		c.wait.progressed()
+	}
 	from := pos - pos%s.chunk
 	got := pin{chunk: chunk, bytes: chunk.Bytes(), from: from, to: from + int64(len(chunk.Bytes()))}
 	if got.to != min(from+s.chunk, c.seg.Size) {

@@ -43,7 +43,7 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 		return nil, unknown
 	}
 	var w waiter
-	w.reset(timeout)
+	w.reset(timeout, true)
 	patient := w.begin(ctx)
 	entry, _, err := s.cfg.Indexes.Get(patient, found)
 	if err := w.end(patient, nil, err); err != nil {
@@ -126,7 +126,7 @@ func (f *File) explain(ctx context.Context, w *waiter, err error) error {
 // follows the last batch has no checksum. The batches that lead from the index's entry to the range are checked too.
 func (f *File) Range(from, to int64) *FileStream {
 	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
-	fs.wait.reset(f.timeout)
+	fs.wait.reset(f.timeout, true)
 	fs.cur.svc, fs.cur.wait, fs.cur.memory.from = f.svc, &fs.wait, f.svc.cfg.Decode
 	return fs
 }

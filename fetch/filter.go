@@ -269,8 +269,11 @@ func (st *Stream) reach(last int64) {
 	st.next = max(st.next, min(last+1, st.rangeEnd))
 }
 
-// step puts the cursor behind a batch.
+// step puts the cursor behind a batch. One below the target was seen before.
 func (st *Stream) step(h *segment.Header) {
+	if h.LastOffset() >= st.target {
+		st.wait.progressed()
+	}
 	st.cur.pos += h.Size()
 	st.last = h.LastOffset()
 	st.cur.joined = -1

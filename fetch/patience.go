@@ -68,16 +68,21 @@ type waiter struct {
 	allowed time.Duration
 	left    time.Duration
 	bounded bool
+	anew    bool // progress starts the time anew
 	stats   Stats
 	spare   *patience // of a wait that was none
 }
 
-func (w *waiter) reset(timeout time.Duration) {
-	*w = waiter{allowed: timeout, left: timeout, bounded: timeout > 0, spare: w.spare}
+func (w *waiter) reset(timeout time.Duration, anew bool) {
+	*w = waiter{allowed: timeout, left: timeout, bounded: timeout > 0, anew: anew, spare: w.spare}
 }
 
-// progressed starts the time for waiting anew: the caller has got something for it.
-func (w *waiter) progressed() { w.left = w.allowed }
+// progressed notes that something came that had not been there before.
+func (w *waiter) progressed() {
+	if w.anew {
+		w.left = w.allowed
+	}
+}
 
 // begin makes the context of a wait; end must follow. Nothing may keep the context for later without having asked for
 // Done: it is used again.

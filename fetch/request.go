@@ -40,13 +40,18 @@ type Request struct {
 	Isolation    Isolation
 	Bulk         bool          // chunks are asked for with the urgency of a backfill
 	Timeout      time.Duration // spent waiting for pool, store and memory, not for the client; 0 = no limit
+
+	// Stream: the answer is sent while it is read, and goes on to its end. Timeout then bounds each wait until something
+	// moves instead of all waits together, what refuses for the moment (Busy) is asked again within it once there was
+	// progress, and when it is used up the answer ends with an error instead of EndLimit.
+	Stream bool
 }
 
 // EndReason tells why an answer stopped.
 type EndReason uint8
 
 const (
-	EndLimit     EndReason = iota + 1 // bytes, records or time; go on at NextOffset
+	EndLimit     EndReason = iota + 1 // bytes, records or (unless Stream) time; go on at NextOffset
 	EndRange                          // the asked end
 	EndTier                           // the tier ends here
 	EndUndecided                      // read_committed can't be proven further

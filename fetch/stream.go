@@ -112,7 +112,7 @@ func (s *Service) Open(ctx context.Context, req *Request) (*Stream, error) {
 func (s *Service) take(req *Request) *Stream {
 	st := s.streams.Get().(*Stream)
 	st.req = *req
-	st.wait.reset(req.Timeout)
+	st.wait.reset(req.Timeout, req.Stream)
 	st.decidedEnd, st.decided = math.MaxInt64, -1
 	st.rangeEnd, st.stopAtTime, st.hintTime = math.MaxInt64, math.MaxInt64, math.MaxInt64
 	if req.EndOffset >= 0 {
@@ -275,12 +275,44 @@ func (st *Stream) recover(ctx context.Context, err error) error {
 		}
 		err = again
 	}
-	if kind := kindOf(err); (kind == TimedOut || kind == Busy) && st.progress && ctx.Err() == nil {
+	kind := kindOf(err)
+	if !st.progress || ctx.Err() != nil || kind != TimedOut && kind != Busy {
+		return st.fail(err)
+	}
+	if !st.req.Stream {
 		// What was handed out is whole and right, and the caller learns where to go on.
 		st.finish(EndLimit)
 		return nil
 	}
-	return st.fail(err)
+	if kind == TimedOut {
+		return st.fail(err)
+	}
+	return st.tryAgain(ctx, err)
+}
+
+// tryAgain goes on where the stream stands after a pause, with nothing held, unless the time for waiting is used up.
+func (st *Stream) tryAgain(ctx context.Context, refused error) error {
+	st.unpin()
+	st.inside = false
+	p := st.wait.begin(ctx)
+	pause := time.NewTimer(retryAfter)
+	defer pause.Stop()
+	var err error
+	select {
+	case <-pause.C:
+	case <-p.Done():
+		err = p.Err()
+	}
+	switch err = st.wait.end(p, nil, err); {
+	case kindOf(err) == TimedOut, st.wait.bounded && st.wait.left <= 0:
+		return st.fail(refused)
+	case err != nil:
+		return st.fail(err)
+	}
+	if err := st.follow(ctx); err != nil {
+		return st.recover(ctx, err)
+	}
+	return nil
 }
 
 // move looks for the stream's place anew, after the segment under it vanished. It gives back cause when the segment is

@@ -1,6 +1,9 @@
 package gateway
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // format is a representation of records.
 type format uint8
@@ -13,6 +16,7 @@ const (
 	formatJSONV2
 	formatTextV2
 	formatEvents
+	formatSequence
 	formatCount
 )
 
@@ -21,29 +25,59 @@ type offer struct {
 	mediaType string
 	kind      string // before the slash
 	format    format
+	name      string // of the format parameter; "": it has none
 }
 
 // formats lists the representations of records in the order of preference when the client has none.
 var formats = [formatCount]offer{
-	formatJSON:     {"application/json", "application", formatJSON},
-	formatLines:    {"application/x-ndjson", "application", formatLines},
-	formatBatches:  {"application/vnd.kafka.recordbatch", "application", formatBatches},
-	formatBinaryV2: {"application/vnd.kafka.binary.v2+json", "application", formatBinaryV2},
-	formatJSONV2:   {"application/vnd.kafka.json.v2+json", "application", formatJSONV2},
-	formatTextV2:   {"application/vnd.kafka.text.v2+json", "application", formatTextV2},
-	formatEvents:   {"text/event-stream", "text", formatEvents},
+	formatJSON:     {"application/json", "application", formatJSON, "json"},
+	formatLines:    {"application/x-ndjson", "application", formatLines, "ndjson"},
+	formatBatches:  {"application/vnd.kafka.recordbatch", "application", formatBatches, "raw"},
+	formatBinaryV2: {"application/vnd.kafka.binary.v2+json", "application", formatBinaryV2, "v2.binary"},
+	formatJSONV2:   {"application/vnd.kafka.json.v2+json", "application", formatJSONV2, "v2.json"},
+	formatTextV2:   {"application/vnd.kafka.text.v2+json", "application", formatTextV2, "v2.text"},
+	formatEvents:   {"text/event-stream", "text", formatEvents, "sse"},
+	formatSequence: {"application/json-seq", "application", formatSequence, ""}, // RFC 7464
 }
+
+// recordFormats are what records are given as: ndjson goes by three names.
+var recordFormats = append(formats[:],
+	offer{"application/ndjson", "application", formatLines, ""},
+	offer{"application/jsonl", "application", formatLines, ""},
+)
 
 // messageFormats are what the old call, messages, gives: arrays only, and binary unless asked otherwise, as it did.
 var messageFormats = [...]offer{
 	formats[formatBinaryV2],
-	{"application/json", "application", formatBinaryV2},
+	{"application/json", "application", formatBinaryV2, ""},
 	formats[formatJSONV2],
 	formats[formatTextV2],
 }
 
 // isArray says that the format is a bare array of records, whose paging is in headers.
 func (f format) isArray() bool { return formatBinaryV2 <= f && f <= formatTextV2 }
+
+// isStream says that answers in this format are sent while they are read, so that nothing but the client bounds them.
+func (f format) isStream() bool {
+	return f == formatLines || f == formatSequence || f == formatEvents || f == formatBatches
+}
+
+// mostOffers is how many representations one resource has at the most.
+const mostOffers = 16
+
+// named gives the offer that the format parameter asks for.
+func named(value []byte, offers []offer) (*offer, *problem) {
+	var names []string
+	for i := range offers {
+		if name := offers[i].name; name != "" {
+			if name == string(value) {
+				return &offers[i], nil
+			}
+			names = append(names, name)
+		}
+	}
+	return nil, badParameter("format", "must be one of %s, not %q", strings.Join(names, ", "), printable(value))
+}
 
 // negotiate picks one of the offers for an Accept header (RFC 9110, 12.5.1): the most specific range that names an
 // offer decides its quality, the highest quality wins, then the range that names it more exactly, then the one that
@@ -57,7 +91,7 @@ func negotiate(accept []byte, offers []offer) *offer {
 		specificity int // 0 unnamed, 1 */*, 2 application/*, 3 exact
 		order       int
 	}
-	var choices [formatCount]choice
+	var choices [mostOffers]choice
 	for order := 1; len(accept) > 0; order++ {
 		var item []byte
 		item, accept, _ = bytes.Cut(accept, []byte{','})

@@ -53,7 +53,7 @@ func TestNothingAcceptableNamesWhatIs(t *testing.T) {
 	r := newRig(t)
 	got := r.get(t, recordsPath+"?offset=1", "Accept", "text/html")
 	if got.StatusCode != 406 || !strings.HasSuffix(got.body, `,"supported":["application/json","application/x-ndjson","application/vnd.kafka.recordbatch",`+
-		`"application/vnd.kafka.binary.v2+json","application/vnd.kafka.json.v2+json","application/vnd.kafka.text.v2+json","text/event-stream"]}`+"\n") {
+		`"application/vnd.kafka.binary.v2+json","application/vnd.kafka.json.v2+json","application/vnd.kafka.text.v2+json","text/event-stream","application/json-seq","application/ndjson","application/jsonl"]}`+"\n") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 	if got := r.get(t, "/topics", "Accept", "text/html"); got.StatusCode != 200 {
@@ -65,7 +65,7 @@ func FuzzNegotiate(f *testing.F) {
 	f.Add([]byte("application/json;q=0.5, */*;q=0.1,, text/html;level=1"))
 	f.Add([]byte(";q=,=;q=1.0000"))
 	f.Fuzz(func(t *testing.T, accept []byte) {
-		for _, offers := range [][]offer{formats[:], messageFormats[:]} {
+		for _, offers := range [][]offer{recordFormats, messageFormats[:]} {
 			if got := negotiate(accept, offers); got != nil && got.format >= formatCount {
 				t.Errorf("%q: %d", accept, got.format)
 			}

@@ -19,6 +19,9 @@ type body struct {
 	n    int
 	left int64 // bytes still owed of a declared length, -1: length unknown
 	all  bool  // what is held is all there is
+
+	toEnd  bool  // the answer reaches the asked end or breaks
+	broken error // ends the answer behind what is held
 }
 
 // bodyStream is what fasthttp asks of a body, and what closeDelimited does.
@@ -55,7 +58,8 @@ func (b *body) hold(p piece) {
 // collect pins pieces of a record stream until it has seen the end or enough bytes. all true: the answer is size
 // bytes. An error behind the first whole batch ends the answer there, cleanly, and cutShort is true: the client makes
 // progress, and the next request meets the error by itself. So does memory pressure while it waits (hurryUp), since
-// readers that wait for chunks while they hold some could wait for each other.
+// readers that wait for chunks while they hold some could wait for each other. Where the client expects no limit (toEnd),
+// the answer breaks there instead, or it would look like all there is.
 func (b *body) collect(ctx context.Context, enough int64) (size int64, cutShort bool, err error) {
 	wholeN, wholeSize, wholeOffset := 0, int64(0), b.st.StartOffset() // as far as pieces end with a whole batch
 	for b.n < maxPieces && size < enough {
@@ -88,6 +92,12 @@ func (b *body) collect(ctx context.Context, enough int64) (size int64, cutShort 
 			b.held[b.n].Release()
 			b.held[b.n] = nil
 		}
+		if b.toEnd {
+			if b.broken = err; hurried {
+				b.broken = memoryBusy()
+			}
+			return wholeSize, false, nil
+		}
 		b.all = true
 		return wholeSize, true, nil
 	}
@@ -118,9 +128,13 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 		}
 	}
 	for !b.all {
-		b.x.enter(phaseWaiting)
-		p, err := b.src.next(b.x.ctx, 0)
-		b.x.enter(phaseBusy)
+		var p piece
+		err := b.broken
+		if err == nil {
+			b.x.enter(phaseWaiting)
+			p, err = b.src.next(b.x.ctx, 0)
+			b.x.enter(phaseBusy)
+		}
 		if err == io.EOF {
 			break
 		}

@@ -91,17 +91,21 @@ func TestG9LyingFields(t *testing.T) {
 		r.addLog(t, name, 3*span-1, slices.Concat(good, bad, sampleBatch(t, 2*span)))
 		path := "/topics/" + name + "/partitions/0/records?offset="
 		for _, accept := range []string{"application/json", "application/x-ndjson", eventType, binaryV2, rawType} {
-			got := r.get(t, path+"0", "Accept", accept)
+			// What streams breaks behind the last sound batch; what has a length ends there.
+			got, breaks := r.get(t, path+"0", "Accept", accept), error(nil)
+			if accept == "application/x-ndjson" || accept == eventType {
+				breaks = io.ErrUnexpectedEOF
+			}
 			served := 0
 			if accept == rawType {
 				served = countRecords(t, []byte(got.body))
 			} else {
 				records, next, _ := page(t, accept, got)
-				if served = len(records); next != span {
+				if served = len(records); next != span && accept != "application/x-ndjson" {
 					t.Errorf("%s as %s: next %d", c.name, accept, next)
 				}
 			}
-			if got.StatusCode != 200 || got.err != nil || int64(served) != span {
+			if got.StatusCode != 200 || !errors.Is(got.err, breaks) || int64(served) != span {
 				t.Errorf("%s as %s: %d, %d records of %d, %v", c.name, accept, got.StatusCode, served, span, got.err)
 			}
 			got = r.get(t, fmt.Sprint(path, span), "Accept", accept)
@@ -198,10 +202,8 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 				t.Fatalf("%+v", rejected)
 			}
 			rest, err := io.ReadAll(resp.Body)
-			switch {
-			case accept == rawType && !errors.Is(err, io.ErrUnexpectedEOF):
-				t.Errorf("raw: %d bytes more, %v", len(rest), err)
-			case accept != rawType && (err != nil || !strings.Contains(string(rest[max(0, len(rest)-500):]), `{"error_code":41601,`)):
+			told := strings.Contains(string(rest[max(0, len(rest)-500):]), `{"error_code":41601,`)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || told != (accept == eventType) {
 				t.Errorf("%d bytes more, %v, the last %q", len(rest), err, rest[max(0, len(rest)-500):])
 			}
 			got := r.get(t, endlessPath+"?offset=0", "Accept", accept)

@@ -8,7 +8,7 @@
 //
 // Invariants:
 //   - an answer that fails before its first byte has a proper status, since the first piece of data is there before
-//     the status line is; one that breaks later ends visibly: no final chunk, a reset, or an error line in ndjson;
+//     the status line is; one that breaks later ends visibly: no final chunk, or a reset;
 //   - a declared length is met exactly or the connection is closed;
 //   - JSON is built before the status line, in memory reserved from the decode budget before it is allocated, and given
 //     back when written;

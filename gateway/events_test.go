@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -64,7 +66,7 @@ func TestEventsBreakWithAnErrorEvent(t *testing.T) {
 	got := r.get(t, recordsPath+"?offset=0", "Accept", eventType)
 	events := strings.Split(strings.TrimSuffix(got.body, "\n\n"), "\n\n")
 	last := events[len(events)-1]
-	if got.err != nil || len(events) != 106 || !strings.HasPrefix(last, "id: 105\nevent: error\ndata: {\"error_code\":50303,") || !strings.HasSuffix(last, `"next_offset":105}`) {
+	if !errors.Is(got.err, io.ErrUnexpectedEOF) || len(events) != 106 || !strings.HasPrefix(last, "id: 105\nevent: error\ndata: {\"error_code\":50303,") || !strings.HasSuffix(last, `"next_offset":105}`) {
 		t.Errorf("%d events, last %q, %v", len(events), last, got.err)
 	}
 }

@@ -20,8 +20,9 @@ const (
 
 var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
 
-// lines streams records as ndjson, or as server-sent events (the HTML standard, 9.2). It writes whenever the next record would need I/O or decompression, so that a
-// client sees each batch as soon as it is read.
+// lines streams records as ndjson, as a JSON text sequence (RFC 7464), or as server-sent events (the HTML standard, 9.2).
+// It writes whenever the next record would need I/O or decompression, so that a client sees each batch as soon as it is
+// read.
 type lines struct {
 	x        *exchange
 	st       stream
@@ -31,16 +32,20 @@ type lines struct {
 	buf      []byte
 	reserved int64
 	records  int64
-	events   bool
-	finished bool     // the last line is in buf
-	progress progress // valid when finished, unless the answer broke
+	format   format
+	summary  bool     // a last line, or event, tells how the answer ended
+	toEnd    bool     // the answer reaches the asked end or breaks
+	broken   error    // ends the answer behind what is in buf
+	next     int64    // valid behind an error: where a client goes on that has all of buf
+	finished bool     // the end is in buf
+	progress progress // valid when finished
 }
 
-func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding, events bool) error {
-	l.events = events
+func (l *lines) reset(x *exchange, st stream, want *wanted, format format) error {
+	l.format, l.summary, l.toEnd, l.broken = format, want.summary || format == formatEvents, want.toEnd, nil
 	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
 	name, _ := st.Topic()
-	l.encoder.Reset(name, x.req.Partition, encoding)
+	l.encoder.Reset(name, x.req.Partition, want.encoding)
 	if err := x.reserve(lineBuffer, 0); err != nil {
 		return err
 	}
@@ -52,16 +57,19 @@ func (l *lines) reset(x *exchange, st stream, encoding jsonenc.Encoding, events 
 }
 
 // start encodes what can be had without more waiting than for the first record. An error behind the first record ends
-// the answer there, as in body.collect.
+// or breaks the answer there, as in body.collect.
 func (l *lines) start(ctx context.Context) error {
 	for !l.finished && len(l.buf) < flushFrom {
-		before := l.st.NextOffset()
 		err := l.fill(ctx)
 		if err != nil {
 			if l.records == 0 || problemOf(err).gone {
 				return err
 			}
-			l.finish(limitAt(max(before, l.st.NextOffset())))
+			if l.toEnd {
+				l.broken = err
+				return nil
+			}
+			l.finish(limitAt(l.next))
 			return nil
 		}
 		if !l.st.Buffered() {
@@ -84,9 +92,11 @@ func (l *lines) fill(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
+			l.next = l.st.NextOffset()
 			return err
 		}
 		if err := l.room(l.encoder.SizeBound(&l.record) + frameSize); err != nil {
+			l.next = l.record.Offset
 			return err
 		}
 		l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
@@ -113,13 +123,19 @@ func (l *lines) room(n int) error {
 	return nil
 }
 
+// recordSeparator stands before each text of a JSON text sequence.
+const recordSeparator = 0x1e
+
 // frameSize is room for what stands around a record.
 const frameSize = 64
 
 // frame appends one line, or one event whose id is the offset at which a client that comes back goes on. No JSON of
 // ours has a line break in it.
 func (l *lines) frame(event string, next int64, appendData func()) {
-	if !l.events {
+	if l.format != formatEvents {
+		if l.format == formatSequence {
+			l.buf = append(l.buf, recordSeparator)
+		}
 		appendData()
 		l.buf = append(l.buf, '\n')
 		return
@@ -130,9 +146,12 @@ func (l *lines) frame(event string, next int64, appendData func()) {
 	l.buf = append(l.buf, '\n', '\n')
 }
 
-// finish appends the last line.
+// finish ends the answer, with a last line if one is wanted.
 func (l *lines) finish(p progress) {
 	l.finished, l.progress = true, p
+	if !l.summary {
+		return
+	}
 	l.frame("end", p.next, func() {
 		l.buf = l.x.appendEnd(append(l.buf, '{'), p)
 		l.buf = strconv.AppendInt(append(l.buf, `,"next_offset":`...), p.next, 10)
@@ -162,25 +181,34 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 		if l.finished {
 			return written, l.x.out.end()
 		}
-		if err := l.fill(l.x.ctx); err != nil {
-			p := problemOf(err)
-			l.x.noteBroken(err)
-			if p.gone {
-				l.x.out.abort()
-				return written, err
-			}
-			p.nextOffset = l.st.NextOffset()
-			l.frame("error", p.nextOffset, func() {
-				l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}')
-			})
-			l.finished = true
-			continue
+		if l.broken == nil {
+			l.broken = l.fill(l.x.ctx)
+		}
+		if l.broken != nil {
+			l.breakOff()
+			return written, l.broken
 		}
 		if l.finished {
 			l.x.setProgress(l.progress)
 			l.x.setCost(l.st.Stats())
 		}
 	}
+}
+
+// breakOff sends what is whole, then, if the client asked to be told, why there is no more. The body has no last chunk,
+// so that nothing takes it for all there is.
+func (l *lines) breakOff() {
+	p := problemOf(l.broken)
+	l.x.noteBroken(l.broken)
+	if !p.gone {
+		if p.nextOffset = l.next; l.summary {
+			l.frame("error", p.nextOffset, func() {
+				l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}')
+			})
+		}
+		l.x.out.write(l.buf)
+	}
+	l.x.out.abort()
 }
 
 func (l *lines) empty() {

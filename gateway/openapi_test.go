@@ -224,13 +224,13 @@ func TestContractMatchesTheAnswers(t *testing.T) {
 		}
 	}
 	records := doc.Paths["/topics/{topic}/partitions/{partition}/records"]["get"].Responses["200"].Content
-	for _, f := range formats {
+	for _, f := range recordFormats {
 		if _, ok := records[f.mediaType]; !ok {
 			t.Errorf("%s is not documented", f.mediaType)
 		}
 	}
-	if len(records) != len(formats) {
-		t.Errorf("%d media types, want %d", len(records), len(formats))
+	if len(records) != len(recordFormats) {
+		t.Errorf("%d media types, want %d", len(records), len(recordFormats))
 	}
 }
 

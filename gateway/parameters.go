@@ -20,6 +20,8 @@ const (
 type wanted struct {
 	encoding jsonenc.Encoding
 	explain  bool
+	summary  bool    // ndjson tells in a last line how it ended
+	toEnd    bool    // a stream that goes on to the end that the client gave
 	from, to instant // timestamp and end_timestamp, as they were written
 }
 
@@ -35,7 +37,11 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	if messages {
 		r.MaxRecords = 1
 	}
-	haveOffset, haveTime := false, false
+	haveOffset, haveTime, haveBytes := false, false, false
+	mostBytes := x.srv.limits.Load().maxBytes
+	if format.isStream() {
+		r.Stream, r.MaxBytes, mostBytes = true, defaultMaxBytes, math.MaxInt64
+	}
 	q := &x.query
 	q.reset(raw)
 	for {
@@ -69,7 +75,8 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			}
 		case name == "max_bytes":
 			if err = q.once("max_bytes"); err == nil {
-				r.MaxBytes, err = number("max_bytes", q.value, 1, x.srv.limits.Load().maxBytes)
+				haveBytes = true
+				r.MaxBytes, err = number("max_bytes", q.value, 1, mostBytes)
 			}
 		case name == "count" && messages:
 			if err = q.once("count"); err == nil {
@@ -94,6 +101,12 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 		case name == "explain" && !messages:
 			if err = q.once("explain"); err == nil {
 				want.explain, err = boolean("explain", q.value)
+			}
+		case name == "format":
+			err = q.once("format") // chooseFormat has read it
+		case name == "summary" && !messages:
+			if err = q.once("summary"); err == nil {
+				want.summary, err = boolean("summary", q.value)
 			}
 		case name == "encoding" && !messages:
 			if err = q.once("encoding"); err == nil {
@@ -131,6 +144,9 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 		want.encoding = jsonenc.OnlyJSON
 	case formatTextV2:
 		want.encoding = jsonenc.PlainText
+	}
+	if r.Stream && !haveBytes && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
+		want.toEnd, r.MaxBytes = true, math.MaxInt64
 	}
 	r.Bulk = lane == laneBulk || lane == laneBySize && r.MaxBytes > bulkFrom
 	return want, nil

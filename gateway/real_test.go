@@ -189,11 +189,18 @@ func page(t *testing.T, accept string, answer reply) (records []shownRecord, nex
 		decode(answer.body, &records)
 		tail.End = answer.Header.Get("X-Kafka-End")
 		fmt.Sscan(answer.Header.Get("X-Kafka-Next-Offset"), &tail.Next)
-	case "application/x-ndjson", eventType:
+	case "application/x-ndjson":
+		for line := range strings.Lines(answer.body) {
+			var rec shownRecord
+			decode(line, &rec)
+			records = append(records, rec)
+		}
+		tail.End = answer.Header.Get("X-Kafka-End") + answer.Trailer.Get("X-Kafka-End")
+		fmt.Sscan(answer.Header.Get("X-Kafka-Next-Offset")+answer.Trailer.Get("X-Kafka-Next-Offset"), &tail.Next)
+	case eventType:
 		var lines []string
 		for line := range strings.Lines(answer.body) {
-			data, ok := strings.CutPrefix(line, "data: ")
-			if accept != eventType || ok {
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
 				lines = append(lines, data)
 			}
 		}
@@ -413,6 +420,39 @@ func (r *realRig) addEndless(tb testing.TB, size int64) (batchSize int) {
 	}
 	r.add(tb, segment.UUID{9}, "endless", 0, 0, n*span-1, n*h.Size(), fill, &segment.Files{Decided: true})
 	return len(one)
+}
+
+// TestExportIsWhole: a stream with an end has every record up to it, over segments and beyond the default and the bound
+// of JSON answers; JSON says that it has not.
+func TestExportIsWhole(t *testing.T) {
+	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.MaxResponseBytes, c.Decode = 512<<10, budget.New(8<<20) })
+	one := sampleBatch(t, 0)
+	span, size := spanOf(one), int64(len(one))
+	perSegment, segments := (2<<20)/size, int64(4)
+	for i := range segments {
+		base := i * perSegment * span
+		var log []byte
+		for n := range perSegment {
+			log = append(log, sampleBatch(t, base+n*span)...)
+		}
+		r.add(t, segment.UUID{7}, "export", 0, base, base+perSegment*span-1, int64(len(log)),
+			func(dst []byte, off int64) { copy(dst, log[off:]) }, &segment.Files{Decided: true})
+	}
+	end := segments*perSegment*span - 3
+	path := fmt.Sprintf("/topics/export/partitions/0/records?offset=earliest&end_offset=%d&format=", end)
+	for _, format := range []string{"ndjson", "sse", "raw"} {
+		got := r.get(t, path+format)
+		rows := strings.Count(got.body, `"offset":`)
+		if format == "raw" {
+			rows = countRecords(t, []byte(got.body)) - 3 // the last batch comes whole
+		}
+		if got.err != nil || int64(rows) != end || got.Trailer.Get("X-Kafka-End") != "range" || got.Trailer.Get("X-Kafka-Next-Offset") != fmt.Sprint(end) {
+			t.Errorf("%s: %d rows of %d, %v %v", format, rows, end, got.Trailer, got.err)
+		}
+	}
+	if list := decodeList(t, r.get(t, path+"json")); int64(len(list.Data)) >= end || list.Metadata.End != "limit" || list.Metadata.Next == nil {
+		t.Errorf("JSON: %d records, %+v", len(list.Data), list.Metadata)
+	}
 }
 
 const endlessPath = "/topics/endless/partitions/0/records"

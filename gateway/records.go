@@ -12,18 +12,11 @@ import (
 
 // serveRecords answers records in one of the formats.
 func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
-	offers := formats[:]
-	if x.route == routeMessages {
-		offers = messageFormats[:]
-	}
-	offer := negotiate(ctx.Request.Header.Peek("Accept"), offers)
-	if offer == nil {
-		p := newProblem(codeNotAcceptable, "none of the accepted media types can be given")
-		p.supported = offers
-		return p
+	offer, bad := x.chooseFormat(ctx)
+	if bad != nil {
+		return bad
 	}
 	format, resume := offer.format, int64(-1)
-	var bad *problem
 	if format == formatEvents {
 		if resume, bad = lastEventID(ctx); bad != nil {
 			return bad
@@ -72,12 +65,41 @@ func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
 	}
 	switch format {
 	case formatBatches:
-		return x.sendBatches(ctx, st)
-	case formatLines, formatEvents:
-		return x.sendLines(ctx, st, want.encoding, format == formatEvents, resume >= 0)
+		return x.sendBatches(ctx, st, want.toEnd)
+	case formatLines, formatSequence, formatEvents:
+		return x.sendLines(ctx, st, &want, format, resume >= 0)
 	default:
 		return x.sendJSON(ctx, st, want.encoding, format)
 	}
+}
+
+// chooseFormat gives what the format parameter asks for, else what Accept does.
+func (x *exchange) chooseFormat(ctx *fasthttp.RequestCtx) (*offer, *problem) {
+	offers := recordFormats
+	if x.route == routeMessages {
+		offers = messageFormats[:]
+	}
+	q := &x.query
+	q.reset(ctx.URI().QueryString())
+	for {
+		ok, bad := q.next()
+		if bad != nil {
+			return nil, bad
+		}
+		if !ok {
+			break
+		}
+		if string(q.name) == "format" {
+			return named(q.value, offers)
+		}
+	}
+	offer := negotiate(ctx.Request.Header.Peek("Accept"), offers)
+	if offer == nil {
+		p := newProblem(codeNotAcceptable, "none of the accepted media types can be given")
+		p.supported = offers
+		return nil, p
+	}
+	return offer, nil
 }
 
 // openProblem makes the one refusal that is about a parameter sound like it: earliest_local has no meaning without a
@@ -99,9 +121,10 @@ func (x *exchange) setOffset(name string, offset int64) {
 
 // sendBatches streams stored batches. When all of the answer was seen before the status line, its length and progress
 // are headers; otherwise it is chunked, and the progress follows in trailers.
-func (x *exchange) sendBatches(ctx *fasthttp.RequestCtx, st stream) error {
+func (x *exchange) sendBatches(ctx *fasthttp.RequestCtx, st stream, toEnd bool) error {
 	b := &x.body
 	b.reset(x, st, st)
+	b.toEnd = toEnd
 	x.owned = b
 	// An answer that may be longer than may be pinned ahead starts as soon as there is something worth a write.
 	enough := x.srv.lookAhead
@@ -143,14 +166,14 @@ func (x *exchange) sendStream(ctx *fasthttp.RequestCtx, stream bodyStream) error
 	return nil
 }
 
-// sendLines streams records as ndjson or as events.
-func (x *exchange) sendLines(ctx *fasthttp.RequestCtx, st stream, encoding jsonenc.Encoding, events, resumed bool) error {
+// sendLines streams records as ndjson, as a JSON text sequence or as events.
+func (x *exchange) sendLines(ctx *fasthttp.RequestCtx, st stream, want *wanted, format format, resumed bool) error {
 	l := &x.lines
 	x.owned = l
-	if err := l.reset(x, st, encoding, events); err != nil {
+	if err := l.reset(x, st, want, format); err != nil {
 		return err
 	}
-	if events {
+	if format == formatEvents {
 		x.resp.Header.Set("Cache-Control", "no-cache")
 	}
 	if err := l.start(x.ctx); err != nil {

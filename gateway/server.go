@@ -21,7 +21,8 @@ import (
 // Config is what the data plane needs. Zero durations and sizes take the defaults given.
 type Config struct {
 	Service *fetch.Service
-	// MaxResponseBytes is the largest max_bytes a request may give; default 256 MiB.
+	// MaxResponseBytes is the largest max_bytes that a request for a JSON or v2 answer may give; default 256 MiB. What is
+	// sent while it is read (raw, ndjson, events) is not bounded by it.
 	MaxResponseBytes int64
 	// LookAhead is how many bytes of raw batches may be pinned before the status line to learn the answer's length;
 	// default 8 MiB, two chunks of the usual size.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,59 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestStreamsGoToTheirEnd: what is sent while it is read stops only where the client says.
+func TestStreamsGoToTheirEnd(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxResponseBytes = 512 << 10 })
+	r.runs()
+	type asked struct {
+		maxBytes     int64
+		bulk, stream bool
+	}
+	for query, want := range map[string]asked{
+		"offset=1&format=json":                                                   {512 << 10, false, false},
+		"offset=1&end_offset=9&format=json":                                      {512 << 10, false, false},
+		"offset=1&end_offset=9&format=v2.text":                                   {512 << 10, false, false},
+		"offset=1&format=ndjson":                                                 {1 << 20, false, true},
+		"offset=latest&format=sse":                                               {1 << 20, false, true},
+		"offset=1&end_offset=9&format=ndjson":                                    {math.MaxInt64, true, true},
+		"offset=earliest&end_timestamp=9&format=sse":                             {math.MaxInt64, true, true},
+		"timestamp=1&end_timestamp=9&format=raw":                                 {math.MaxInt64, true, true},
+		"offset=1&end_offset=9&format=raw&lane=interactive":                      {math.MaxInt64, false, true},
+		"offset=1&end_offset=9&format=ndjson&max_bytes=1000000":                  {1_000_000, false, true},
+		"offset=1&end_offset=9&format=ndjson&max_bytes=300000000":                {300_000_000, true, true},
+		"max_bytes=300000000&offset=1&format=raw&isolation_level=read_committed": {300_000_000, true, true},
+	} {
+		got := r.get(t, recordsPath+"?"+query)
+		a := r.fake.asked
+		if got.StatusCode != 200 || (asked{a.MaxBytes, a.Bulk, a.Stream}) != want {
+			t.Errorf("%s: %d, asked %+v", query, got.StatusCode, a)
+		}
+	}
+}
+
+// TestFormatByName: for clients that cannot set Accept, and over it.
+func TestFormatByName(t *testing.T) {
+	r := newRig(t)
+	r.records(fakeRecord{rec: record(10, `1`)})
+	for name, mediaType := range map[string]string{"json": "application/json", "ndjson": "application/x-ndjson", "raw": rawType, "sse": eventType,
+		"v2.binary": binaryV2, "v2.json": jsonV2, "v2.text": textV2} {
+		for _, accept := range []string{"", "*/*", "text/html", "application/json", rawType} {
+			if got := r.get(t, recordsPath+"?offset=10&format="+name, "Accept", accept); got.StatusCode != 200 || got.Header.Get("Content-Type") != mediaType {
+				t.Errorf("%s, Accept %s: %d %v", name, accept, got.StatusCode, got.Header)
+			}
+		}
+	}
+	got := r.get(t, recordsPath+"?offset=10&format=csv")
+	if got.StatusCode != 400 || !strings.Contains(got.body, `parameter format: must be one of json, ndjson, raw, v2.binary, v2.json, v2.text, sse, not \"csv\"`) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	for _, mediaType := range []string{"application/ndjson", "application/jsonl"} {
+		if got := r.get(t, recordsPath+"?offset=10", "Accept", mediaType); got.Header.Get("Content-Type") != mediaType || strings.Count(got.body, "\n") != 1 {
+			t.Errorf("%s: %v %q", mediaType, got.Header, got.body)
+		}
+	}
+}
+
 // TestBrokersHaveWhatFollows: with a cluster known, an answer that ends with the tier says where to go on.
 func TestBrokersHaveWhatFollows(t *testing.T) {
 	r := newRig(t)
@@ -161,8 +215,8 @@ func TestBrokersHaveWhatFollows(t *testing.T) {
 	} {
 		r.fake.bounds = bounds
 		for accept, want := range map[string]string{
-			"application/json":     `"next_offset":11,"end":"tier","continue_at":"broker"}`,
-			"application/x-ndjson": `{"end":"tier","continue_at":"broker","next_offset":11,"records":1}`,
+			"application/json": `"next_offset":11,"end":"tier","continue_at":"broker"}`,
+			eventType:          `{"end":"tier","continue_at":"broker","next_offset":11,"records":1}`,
 		} {
 			if got := r.get(t, recordsPath+"?offset=10", "Accept", accept); !strings.Contains(got.body, want) || got.Header.Get("X-Kafka-Continue-At")+got.Trailer.Get("X-Kafka-Continue-At") != "broker" {
 				t.Errorf("%s, %+v: %v %s", accept, bounds, got.Header, got.body)

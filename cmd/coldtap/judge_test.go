@@ -135,6 +135,7 @@ func read(t *testing.T, base, partition string, query url.Values) answer {
 	t.Helper()
 	topic, number, _ := cutLast(partition, "-")
 	query.Set("encoding", "base64")
+	query.Set("summary", "true")
 	address := fmt.Sprintf("%s/topics/%s/partitions/%s/records?%s", base, topic, number, query.Encode())
 	resp, body := get(t, address, "application/x-ndjson")
 	if resp.StatusCode != http.StatusOK {

@@ -71,7 +71,7 @@ type lastLine struct {
 func ending(t *testing.T, base, partition, query string) (last lastLine) {
 	t.Helper()
 	name, number, _ := cutLast(partition, "-")
-	resp, body := get(t, base+"/topics/"+name+"/partitions/"+number+"/records?max_bytes=16777216&"+query, "application/x-ndjson")
+	resp, body := get(t, base+"/topics/"+name+"/partitions/"+number+"/records?format=ndjson&summary=true&max_bytes=16777216&"+query, "")
 	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s: %s: %.300s", partition, query, resp.Status, body)
