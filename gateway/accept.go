@@ -46,12 +46,17 @@ var recordFormats = append(formats[:],
 	offer{"application/jsonl", "application", formatLines, ""},
 )
 
-// messageFormats are what the old call, messages, gives: arrays only, and binary unless asked otherwise, as it did.
+// messageFormats are what the old call, messages, gives: arrays only, and binary unless asked otherwise, as it did. The
+// records of v1 have no member that those of v2 lack.
 var messageFormats = [...]offer{
 	formats[formatBinaryV2],
 	{"application/json", "application", formatBinaryV2, ""},
 	formats[formatJSONV2],
 	formats[formatTextV2],
+	{"application/vnd.kafka.binary.v1+json", "application", formatBinaryV2, ""},
+	{"application/vnd.kafka.json.v1+json", "application", formatJSONV2, ""},
+	{"application/vnd.kafka.v2+json", "application", formatBinaryV2, ""},
+	{"application/vnd.kafka.v1+json", "application", formatBinaryV2, ""},
 }
 
 // isArray says that the format is a bare array of records, whose paging is in headers.

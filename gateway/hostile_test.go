@@ -54,6 +54,29 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	}
 }
 
+// TestOtherVersionsAreRefused: a client that speaks another protocol is told so, and no second request is read.
+func TestOtherVersionsAreRefused(t *testing.T) {
+	r := newRig(t)
+	r.fake.topics = []string{"t"}
+	for _, version := range []string{"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/1.2", "HTTP/9.9"} {
+		for _, start := range []string{"GET /topics ", "HEAD /topics "} {
+			answer := r.exchangeRaw(t, start+version+"\r\nHost: x\r\n\r\nGET /topics HTTP/1.1\r\nHost: x\r\n\r\n")
+			if !strings.HasPrefix(answer, "HTTP/1.1 505 ") || strings.Count(answer, "\r\n\r\n") != 1 ||
+				start == "GET /topics " && !strings.Contains(answer, `{"error_code":50501,`) {
+				t.Errorf("%s%s: %.300q", start, version, answer)
+			}
+		}
+	}
+	for _, bad := range []string{"HTTP/1", "HTTP/1.10", "http/1.1", "HTTPS/1.1", "HTTP/1.1x"} {
+		if answer := r.exchangeRaw(t, "GET /topics "+bad+"\r\nHost: x\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
+			t.Errorf("%s: %.300q", bad, answer)
+		}
+	}
+	if answer := r.exchangeRaw(t, "GET /topics HTTP/1.0\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+		t.Errorf("1.0: %.300q", answer)
+	}
+}
+
 func TestBodiesNobodyWants(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.ReadTimeout = 300 * time.Millisecond })
 	r.fake.topics = []string{"t"}

@@ -8,7 +8,7 @@ import (
 )
 
 // statuses are all that the data plane answers with.
-var statuses = [...]int{200, 204, 206, 304, 400, 404, 405, 406, 408, 412, 413, 416, 417, 422, 431, 500, 502, 503, 504}
+var statuses = [...]int{200, 204, 206, 304, 400, 404, 405, 406, 408, 412, 413, 416, 417, 422, 431, 500, 502, 503, 504, 505}
 
 // metrics of the data plane, every label value pre-created and resolved, so that counting is an atomic addition.
 type metrics struct {

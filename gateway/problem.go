@@ -60,6 +60,7 @@ const (
 	codeNotReady      = 50302
 	codeUnreachable   = 50303
 	codeTimedOut      = 50401
+	codeVersion       = 50501
 )
 
 func newProblem(code int, format string, args ...any) *problem {

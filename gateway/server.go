@@ -252,6 +252,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 // of a body that has both, and unfolds folded fields.
 func suspicious(ctx *fasthttp.RequestCtx) *problem {
 	h := &ctx.Request.Header
+	if version := string(h.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return newProblem(codeVersion, "this is HTTP/1.1; %s is not spoken here", printable(h.Protocol()))
+	}
 	raw := h.RawHeaders()
 	hosts, lengths, encodings := 0, 0, 0
 	for len(raw) > 0 {

@@ -68,11 +68,19 @@ func TestMessages(t *testing.T) {
 	r.fake.open = endless(r, 10, 10, nil)
 	for _, c := range []struct{ accept, mediaType string }{
 		{"", binaryV2}, {"*/*", binaryV2}, {"application/json", "application/json"}, {jsonV2 + ";q=0.5, " + textV2, textV2},
+		{"application/vnd.kafka.binary.v1+json", "application/vnd.kafka.binary.v1+json"}, {"application/vnd.kafka.v2+json", "application/vnd.kafka.v2+json"},
+		{"application/vnd.kafka.v1+json, application/json;q=0.5", "application/vnd.kafka.v1+json"},
 	} {
 		r.records(fakeRecord{rec: record(10, "a")})
 		got := r.get(t, path+"?offset=10&count=5", "Accept", c.accept)
 		if got.StatusCode != 200 || got.Header.Get("Content-Type") != c.mediaType || !strings.HasPrefix(got.body, `[{"topic":"orders",`) || r.fake.asked.MaxRecords != 5 {
 			t.Errorf("%q: %d %v %s, asked %+v", c.accept, got.StatusCode, got.Header, got.body, r.fake.asked)
+		}
+	}
+	for mediaType, want := range map[string]string{"application/vnd.kafka.json.v1+json": `"key":"k","value":{"a":1}`, "application/vnd.kafka.binary.v1+json": `"key":"aw==","value":"eyJhIjoxfQ=="`} {
+		r.records(fakeRecord{rec: record(10, `{"a":1}`)})
+		if got := r.get(t, path+"?offset=10", "Accept", mediaType); got.Header.Get("Content-Type") != mediaType || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %v %s", mediaType, got.Header, got.body)
 		}
 	}
 	if r.get(t, path+"?offset=10"); r.fake.asked.MaxRecords != 1 {
