@@ -23,6 +23,7 @@ type batchOf struct {
 	attrs    int16 // 0x10 transactional, 0x20 control
 	producer int64 // 0 = none
 	maxTime  int64 // 0 = largest of the records
+	horizon  int64 // stands in the base timestamp's field; 0 = the first record's time does
 	zip      bool
 	records  []rec
 }
@@ -49,6 +50,9 @@ func (b batchOf) encode() []byte {
 		payload = append(payload, body...)
 	}
 	attrs := b.attrs
+	if b.horizon != 0 {
+		attrs |= 0x40
+	}
 	if b.zip {
 		attrs |= 1
 		var z bytes.Buffer
@@ -80,6 +84,9 @@ func (b batchOf) encode() []byte {
 func (b batchOf) baseTime() int64 {
 	if len(b.records) == 0 {
 		return -1
+	}
+	if b.horizon != 0 {
+		return b.horizon
 	}
 	return b.records[0].time
 }

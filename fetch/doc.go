@@ -21,6 +21,10 @@
 //   - OutOfRange is said only when certain: metadata is loaded, and it was refreshed first unless the offset lies below a
 //     start that was told, since starts only move up. So it was before a gap is reported.
 //   - read_committed ends where proof ends (EndUndecided).
+//   - Records are in no order of time. A range of time gives records exactly: those in the range among the offsets up to the
+//     first visible record at or after its end + lateness. A batch or segment is passed over unread only where its largest
+//     timestamp lies before the range: then it does not hold the record to stop at either. Batches (NextRun) come when
+//     their header's timestamps overlap the range, or when a record in them is wanted all the same.
 //   - Waiting order, so that the two memory bounds can't deadlock: one may wait for a chunk while holding decode memory,
 //     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk.
 //   - Busy is said only of what others hold: a batch that the whole decode memory could not take, less what the caller of

@@ -123,12 +123,7 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 	st.locating = false
 	c.accept()
 	if hide {
-		st.tally.skipped[reason]++
-		if reason != hiddenBefore {
-			st.hiddenBytes += size
-			st.reach(last)
-		}
-		st.step(&h)
+		st.passOver(&h, reason)
 		return passed, nil
 	}
 	st.header, st.body = h, b
@@ -174,7 +169,20 @@ func (st *Stream) hides(h *segment.Header) (hidden, bool) {
 	if h.IsControl() && (st.req.Isolation == ReadCommitted || st.view != readRaw) {
 		return hiddenControl, true
 	}
-	return hiddenAborted, st.req.Isolation == ReadCommitted && st.aborted.hides(h)
+	if st.req.Isolation == ReadCommitted && st.aborted.hides(h) {
+		return hiddenAborted, true
+	}
+	return hiddenByTime, st.times.set() && st.view != readOffset && st.times.skips(h)
+}
+
+// passOver books a batch that is not handed out and steps behind it.
+func (st *Stream) passOver(h *segment.Header, reason hidden) {
+	st.tally.skipped[reason]++
+	if reason != hiddenBefore {
+		st.hiddenBytes += h.Size()
+		st.reach(h.LastOffset())
+	}
+	st.step(h)
 }
 
 // needsRecords says whether the batch's records are looked at, not only its header.
@@ -185,7 +193,24 @@ func (st *Stream) needsRecords(h *segment.Header) bool {
 	case readOffset:
 		return h.MaxTimestamp >= st.hintTime
 	}
-	return !h.IsControl() && (st.pastEnd(h.MaxTimestamp) || st.req.MaxRecords > 0 && st.countOf(h) < 0)
+	return st.scans(h)
+}
+
+// scans says whether the batch's records are looked at before any of them is handed out: for those that are wanted, and
+// for the one that ends the answer.
+func (st *Stream) scans(h *segment.Header) bool {
+	t := &st.times
+	switch {
+	case h.IsControl() || h.Count == 0:
+		return false
+	case t.stopsAt(h.MaxTimestamp):
+		return true
+	case st.view == readRecords:
+		return t.set() && !t.whole(h)
+	case st.req.MaxRecords > 0 && (st.countOf(h) < 0 || t.set() && !t.whole(h)):
+		return true
+	}
+	return t.set() && !t.overlaps(h)
 }
 
 // countOf is how many of a batch's records lie in the range, as far as its header tells; -1 when it does not.
@@ -202,15 +227,13 @@ func (st *Stream) countOf(h *segment.Header) int64 {
 	return -1
 }
 
-// trim ends the range within the batch that holds the first record at or after the end timestamp, and counts records.
+// trim decides about a batch of a raw answer by its records, where that takes them: it ends the range within the batch
+// that holds the record to stop at, counts records, and passes over what no timestamp asks for.
 func (st *Stream) trim(ctx context.Context) (verdict, error) {
 	c, h := &st.cur, &st.header
 	st.wanted = 0
-	if h.IsControl() {
-		return passes, nil
-	}
-	if !st.needsRecords(h) {
-		if st.req.MaxRecords > 0 {
+	if !st.scans(h) {
+		if st.req.MaxRecords > 0 && !h.IsControl() {
 			st.wanted = st.countOf(h)
 		}
 		return passes, nil
@@ -222,13 +245,17 @@ func (st *Stream) trim(ctx context.Context) (verdict, error) {
 		st.finish(EndRange)
 		return ended, nil
 	}
+	if st.wanted == 0 && !st.times.overlaps(h) {
+		st.passOver(h, hiddenByTime)
+		return passed, nil
+	}
 	// Decoding may have had to let go of the chunks.
 	b, err := c.batch(ctx, h, true)
 	st.body = b
 	return passes, err
 }
 
-// scan counts the batch's records in the range, which it cuts at the end timestamp.
+// scan opens the batch and counts its records in the range, which ends at the record that the time range stops at.
 func (st *Stream) scan(ctx context.Context) error {
 	c := &st.cur
 again:
@@ -252,13 +279,13 @@ again:
 		case rec.Offset < st.next:
 		case rec.Offset >= st.rangeEnd:
 			return nil
-		case st.pastEnd(rec.Timestamp):
+		case st.times.stopsAt(rec.Timestamp):
 			st.rangeEnd = rec.Offset
 			if st.wanted == 0 {
 				st.next = max(st.next, rec.Offset)
 			}
 			return nil
-		default:
+		case st.times.holds(rec.Timestamp):
 			st.wanted++
 		}
 	}
@@ -305,10 +332,4 @@ func (st *Stream) repair(ctx context.Context, err error) error {
 		return nil
 	}
 	return st.recover(ctx, err)
-}
-
-// pastEnd says whether a record with this timestamp ends the range. Records may carry any timestamp, the largest int64
-// included, so that no value can stand for "no end".
-func (st *Stream) pastEnd(timestamp int64) bool {
-	return st.req.EndTimestamp >= 0 && timestamp >= st.stopAtTime
 }

@@ -32,9 +32,13 @@ func (st *Stream) enter(ctx context.Context, seg *tier.Segment, target int64) er
 			st.aborted.set(list)
 			st.decidedEnd = decidedEnd
 		}
+		earliest := st.times.from
 		if st.view == readOffset {
-			if _, offset := entry.Times.Lookup(st.hintTime); offset <= seg.EndOffset {
-				target = max(target, offset)
+			earliest = st.hintTime
+		}
+		if earliest > math.MinInt64 {
+			if _, offset := entry.Times.Lookup(earliest); offset <= seg.EndOffset {
+				target = max(target, offset) // what lies before is too early
 			}
 		}
 		if target > seg.BaseOffset {
@@ -123,7 +127,7 @@ func (st *Stream) following(s *tier.Segment) (next *tier.Segment, until int64, o
 	if st.view == readOffset || s.MaxTimestamp >= st.hintTime {
 		return nil, 0, false
 	}
-	next, ok = st.part.Next(s)
+	next, ok = st.segmentAfter(s)
 	// An overlapping segment is entered through its index, not at its first byte.
 	if !ok || next.BaseOffset <= s.EndOffset || st.expectedEnd() <= next.BaseOffset {
 		return nil, 0, false
@@ -137,6 +141,17 @@ func (st *Stream) following(s *tier.Segment) (next *tier.Segment, until int64, o
 		return next, 1, true // its first chunk; its index tells about the others
 	}
 	return next, next.Size, true
+}
+
+// segmentAfter gives the segment that the answer goes on in after s.
+func (st *Stream) segmentAfter(s *tier.Segment) (next *tier.Segment, ok bool) {
+	for {
+		next, ok = st.part.Next(s)
+		if !ok || !st.times.passesOver(next) {
+			return next, ok
+		}
+		s = next
+	}
 }
 
 // fallBack goes to an earlier position after one that an index gave has turned out wrong: that of the entry before,

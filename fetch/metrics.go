@@ -20,6 +20,7 @@ const (
 	hiddenBefore  hidden = iota // it ends below the start
 	hiddenAborted               // its transaction was aborted
 	hiddenControl               // it holds a marker
+	hiddenByTime                // nothing in it lies in the range of time
 	hiddenKinds
 )
 
@@ -60,7 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}, []string{"kind"})
 	skipped := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "coldtap_fetch_skipped_batches_total",
-		Help: "Batches passed over: below the start, of an aborted transaction, or holding a transaction marker.",
+		Help: "Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.",
 	}, []string{"reason"})
 	m.records = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "coldtap_fetch_records_total",
@@ -98,7 +99,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.served[readRaw] = served.WithLabelValues("raw")
 	m.served[readRecords] = served.WithLabelValues("records")
 	m.fileBytes = served.WithLabelValues("file")
-	for reason, name := range [hiddenKinds]string{"before_start", "aborted", "control"} {
+	for reason, name := range [hiddenKinds]string{"before_start", "aborted", "control", "timestamp"} {
 		m.skipped[reason] = skipped.WithLabelValues(name)
 	}
 	if reg != nil {

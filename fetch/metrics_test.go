@@ -38,11 +38,12 @@ coldtap_fetch_index_fallbacks_total 1
 # HELP coldtap_fetch_records_total Records handed out one by one.
 # TYPE coldtap_fetch_records_total counter
 coldtap_fetch_records_total 14
-# HELP coldtap_fetch_skipped_batches_total Batches passed over: below the start, of an aborted transaction, or holding a transaction marker.
+# HELP coldtap_fetch_skipped_batches_total Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.
 # TYPE coldtap_fetch_skipped_batches_total counter
 coldtap_fetch_skipped_batches_total{reason="aborted"} 1
 coldtap_fetch_skipped_batches_total{reason="before_start"} 3
 coldtap_fetch_skipped_batches_total{reason="control"} 1
+coldtap_fetch_skipped_batches_total{reason="timestamp"} 0
 `
 	err := testutil.GatherAndCompare(reg, strings.NewReader(families), "coldtap_fetch_index_fallbacks_total",
 		"coldtap_fetch_records_total", "coldtap_fetch_skipped_batches_total")

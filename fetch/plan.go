@@ -62,7 +62,7 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, missingIndex))
 		}
 		left -= to - pos
-		next, more := st.part.Next(seg)
+		next, more := st.segmentAfter(seg)
 		if left <= 0 || st.endsIn(seg) || !more || st.expectedEnd() <= next.BaseOffset {
 			return nil
 		}

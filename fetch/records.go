@@ -29,7 +29,9 @@ func (st *Stream) NextRecord(ctx context.Context, rec *segment.Record) error {
 			if err = st.cur.waitForMemory(ctx); err == nil {
 				err = st.cur.open(ctx, &st.header)
 			}
-			st.inside, st.left = err == nil, st.header.Count
+			if st.inside = err == nil; !st.scanned {
+				st.left = st.header.Count
+			}
 		}
 		if err != nil && st.err == nil {
 			err = st.repair(ctx, err)
@@ -46,10 +48,23 @@ func (st *Stream) openNext(ctx context.Context) error {
 	if err != nil || v == ended {
 		return err
 	}
-	if err := st.cur.open(ctx, &st.header); err != nil {
+	h := &st.header
+	if st.scanned = st.scans(h); !st.scanned {
+		if err := st.cur.open(ctx, h); err != nil {
+			return err
+		}
+		st.inside, st.counted, st.left = true, false, max(h.Count, 0)
+		return nil
+	}
+	if err := st.scan(ctx); err != nil {
 		return err
 	}
-	st.inside, st.counted, st.left = true, false, max(st.header.Count, 0)
+	if st.wanted == 0 {
+		st.passOver(h, hiddenByTime)
+		return nil
+	}
+	st.cur.decoder.Rewind()
+	st.inside, st.counted, st.left = true, false, int32(st.wanted)
 	return nil
 }
 
@@ -68,16 +83,21 @@ func (st *Stream) nextInside(rec *segment.Record) (found bool, err error) {
 		if !more {
 			break
 		}
-		st.left--
+		if !st.scanned {
+			st.left--
+		}
 		if rec.Offset < st.next {
 			continue
-		}
-		if st.pastEnd(rec.Timestamp) {
-			st.rangeEnd = min(st.rangeEnd, rec.Offset)
 		}
 		if rec.Offset >= st.rangeEnd {
 			st.finish(EndRange)
 			return false, nil
+		}
+		if st.scanned {
+			if !st.times.holds(rec.Timestamp) {
+				continue
+			}
+			st.left--
 		}
 		if !st.counted {
 			st.counted, st.progress = true, true

@@ -34,12 +34,17 @@ type Request struct {
 	Offset       int64 // for FromOffset
 	Timestamp    int64 // ms, for FromTimestamp
 	EndOffset    int64 // exclusive; -1 = none
-	EndTimestamp int64 // exclusive, ms; the answer ends before the first record at or after it; -1 = none
+	EndTimestamp int64 // exclusive, ms; -1 = none. The answer ends before the first record at or after it + Lateness
+	Lateness     int64 // ms, not negative: how far out of order timestamps may be; records from EndTimestamp on are left out
 	MaxBytes     int64 // of stored batches; the first batch with data is always whole, hidden batches are free
 	MaxRecords   int64 // 0 = no limit
 	Isolation    Isolation
 	Bulk         bool          // chunks are asked for with the urgency of a backfill
 	Timeout      time.Duration // spent waiting for pool, store and memory, not for the client; 0 = no limit
+
+	// With HasStartTimestamp, records before StartTimestamp (ms) are left out. It is a filter: where to start is Start's.
+	StartTimestamp    int64
+	HasStartTimestamp bool
 
 	// Stream: the answer is sent while it is read, and goes on to its end. Timeout then bounds each wait until something
 	// moves instead of all waits together, what refuses for the moment (Busy) is asked again within it once there was

@@ -130,6 +130,8 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 		return failure(BadRequest, nil, "end offset %d is before offset %d", r.EndOffset, r.Offset)
 	case r.Start == FromTimestamp && r.EndTimestamp >= 0 && r.EndTimestamp < r.Timestamp:
 		return failure(BadRequest, nil, "end timestamp %d is before timestamp %d", r.EndTimestamp, r.Timestamp)
+	case r.HasStartTimestamp && r.EndTimestamp >= 0 && r.EndTimestamp < r.StartTimestamp:
+		return failure(BadRequest, nil, "end timestamp %d is before start timestamp %d", r.EndTimestamp, r.StartTimestamp)
 	}
 	asked := b.Start < 0 || r.Start == FromEarliestLocal && b.LocalStart < 0 ||
 		r.Start == FromLatest && b.Clustered() && st.logEnd() < 0
@@ -206,7 +208,7 @@ func (st *Stream) startAtTime(ctx context.Context) error {
 		return err
 	}
 	if found.Offset >= 0 {
-		st.next = found.Offset
+		st.next = min(found.Offset, st.rangeEnd)
 		return nil
 	}
 	return nil // the search has ended the stream

@@ -12,19 +12,26 @@ import (
 // a gap where the tier is said to begin. So a place that no segment holds is looked for once more in metadata from after
 // a refresh; only that decides between OutOfRange, another place, and a gap.
 
-// sight gives the segment to read st.next from; nil below the start, at an end and in a gap. Without sure, only a view
-// from after a refresh can tell what that means.
+// sight gives the segment to read st.next from, which it moves over segments whose records are all too early for the time
+// range; nil below the start, at an end and in a gap. Without sure, only a view from after a refresh can tell what that
+// means.
 func (st *Stream) sight() (seg *tier.Segment, sure bool) {
 	b := &st.bounds
-	switch {
-	case st.next < b.Start:
-		return nil, st.part.StartTold() // one that follows from the segments may follow from too few
-	case st.next >= st.rangeEnd:
-		return nil, true
-	case st.next >= b.TieredEnd:
-		return nil, st.next >= st.shown.TieredEnd // else the tier has shrunk under the stream
+	for {
+		switch {
+		case st.next < b.Start:
+			return nil, st.part.StartTold() // one that follows from the segments may follow from too few
+		case st.next >= st.rangeEnd:
+			return nil, true
+		case st.next >= b.TieredEnd:
+			return nil, st.next >= st.shown.TieredEnd // else the tier has shrunk under the stream
+		}
+		seg, sure = st.part.Find(st.next)
+		if !sure || !st.times.passesOver(seg) {
+			return seg, sure
+		}
+		st.next = min(seg.EndOffset+1, st.rangeEnd)
 	}
-	return st.part.Find(st.next)
 }
 
 // lookAgain takes a view from after the call. Where deletes have begun at a start that still has not moved, the log goes

@@ -55,7 +55,7 @@ type state struct {
 	view        kindOfRead
 	decidedEnd  int64 // read_committed ends here; MaxInt64 = the segment is decided
 	rangeEnd    int64 // exclusive; MaxInt64 = none
-	stopAtTime  int64 // first timestamp that is not wanted; MaxInt64 = none
+	times       timeRange
 	hiddenBytes int64
 
 	// What was handed out.
@@ -67,10 +67,11 @@ type state struct {
 	// The batch that examine gave.
 	header  segment.Header
 	body    body
-	wanted  int64 // NextRun, with MaxRecords: its records in the range
+	wanted  int64 // its records in the range, where they were counted
 	inside  bool  // NextRecord is inside it
+	scanned bool  // by NextRecord, for its records in the time range
 	counted bool  // its bytes are in served
-	left    int32 // records of it not yet decoded, at least
+	left    int32 // records of it not yet decoded, at least; when scanned, of those wanted
 	second  bool  // NextRun owes its second piece
 
 	end     EndReason
@@ -114,12 +115,10 @@ func (s *Service) take(req *Request) *Stream {
 	st.req = *req
 	st.wait.reset(req.Timeout, req.Stream)
 	st.decidedEnd, st.decided = math.MaxInt64, -1
-	st.rangeEnd, st.stopAtTime, st.hintTime = math.MaxInt64, math.MaxInt64, math.MaxInt64
+	st.rangeEnd, st.times = math.MaxInt64, timeRangeOf(req)
+	st.hintTime = st.times.hint()
 	if req.EndOffset >= 0 {
 		st.rangeEnd = req.EndOffset
-	}
-	if req.EndTimestamp >= 0 {
-		st.stopAtTime, st.hintTime = req.EndTimestamp, req.EndTimestamp
 	}
 	st.last = -1
 	st.cur.svc, st.cur.wait = s, &st.wait

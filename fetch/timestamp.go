@@ -43,7 +43,10 @@ func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UU
 func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 	view, hint := st.view, st.hintTime
 	st.view, st.hintTime = readOffset, ts
-	defer func() { st.view, st.hintTime = view, hint }()
+	defer func() {
+		st.view, st.hintTime = view, hint
+		st.hiddenBytes = 0 // the answer begins with what is found
+	}()
 	for asked := int64(-1); ; {
 		if err := st.renew(); err != nil {
 			return noOffset, st.fail(err)
@@ -82,7 +85,7 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 				continue // it vanished: look again
 			}
 		}
-		st.next = max(st.next, seg.EndOffset+1)
+		st.next = max(st.next, min(seg.EndOffset+1, st.rangeEnd))
 	}
 }
 

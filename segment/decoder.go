@@ -10,6 +10,7 @@ type Decoder struct {
 	records []byte // v2: the records; legacy: the inner messages, or the whole entry when it is not compressed
 	at      int    // of the next record
 	left    int32  // records still to come
+	count   int32  // of the batch
 	err     error  // what ended the batch
 
 	lastDelta int32 // v2: offset delta of the record before
@@ -34,8 +35,13 @@ func NewDecoder(limit int64, budget Budget) *Decoder {
 func (d *Decoder) Open(batch []byte) error {
 	d.records, d.at, d.left, d.shift, d.lastDelta = nil, 0, 0, 0, -1
 	d.err = d.open(batch)
+	d.count = d.left
 	return d.err
 }
+
+// Rewind makes Next begin with the batch's first record again, without decompressing anything. After an error it does
+// nothing.
+func (d *Decoder) Rewind() { d.at, d.left, d.lastDelta = 0, d.count, -1 }
 
 func (d *Decoder) open(batch []byte) error {
 	var err error
@@ -93,7 +99,7 @@ func (d *Decoder) Next(rec *Record) (bool, error) {
 
 // Close releases what the decoder reserved and forgets the batch; Open may be called again.
 func (d *Decoder) Close() {
-	d.records, d.at, d.left, d.err = nil, 0, 0, nil
+	d.records, d.at, d.left, d.count, d.err = nil, 0, 0, 0, nil
 	d.headers = nil
 	d.out.close()
 }

@@ -69,6 +69,7 @@ const (
 	attributeCodec         = 0x07
 	attributeTransactional = 0x10
 	attributeControl       = 0x20
+	attributeDeleteHorizon = 0x40
 )
 
 // Header is the fixed part of a batch, or of a message of magic 0 or 1, which has no batches: there BaseOffset is the
@@ -201,6 +202,12 @@ func (h *Header) IsTransactional() bool {
 
 // IsControl tells whether the batch holds a marker instead of data; false for magic below 2.
 func (h *Header) IsControl() bool { return h.Magic >= 2 && h.Attributes&attributeControl != 0 }
+
+// HasDeleteHorizon tells whether BaseTimestamp is the time after which the batch's tombstones may be dropped; false for
+// magic below 2.
+func (h *Header) HasDeleteHorizon() bool {
+	return h.Magic >= 2 && h.Attributes&attributeDeleteHorizon != 0
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
