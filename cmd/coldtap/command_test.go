@@ -97,6 +97,7 @@ func TestWrongUsageIsExitCodeTwo(t *testing.T) {
 		{[]string{"serve", "--config", file}, []string{"listen", "nonsense", "line 3"}},
 		{[]string{"serve", "--log-level", "loud", "--config", file}, []string{"loud"}},
 		{[]string{"offload", "--config", file}, []string{"listen", "nonsense"}},
+		{[]string{"demo", "--listen", "nowhere"}, []string{`listen: "nowhere" is not host:port`}},
 	} {
 		code, _, said := commandLine(t, c.args...)
 		if code != exitUsage {
@@ -132,6 +133,91 @@ func TestCheckAndPrintConfig(t *testing.T) {
 		}
 		if code, out, _ := commandLine(t, name, "--print-config", "--config", file); code != exitOK || !strings.Contains(out, "queue_timeout: 10s") {
 			t.Errorf("%s --print-config: exit %d\n%s", name, code, out)
+		}
+	}
+	t.Chdir(t.TempDir()) // no file there
+	if code, out, said := commandLine(t, "serve", "--print-config"); code != exitOK || !strings.Contains(out, "bucket: \"\"") {
+		t.Errorf("--print-config without a file: exit %d\n%s%s", code, out, said)
+	}
+	if code, _, said := commandLine(t, "serve", "--check"); code != exitUsage || !strings.Contains(said, "store.s3.bucket: is required") {
+		t.Errorf("--check without a file: exit %d\n%s", code, said)
+	}
+	t.Setenv("COLDTAP__STORE__S3__BUCKET", "tier")
+	t.Setenv("COLDTAP_PORT", "tcp://10.0.0.1:80")
+	if code, out, said := commandLine(t, "serve", "--check"); code != exitOK || out != "the configuration is valid\n" {
+		t.Errorf("--check of the environment: exit %d\n%s%s", code, out, said)
+	}
+	code, example, _ := commandLine(t, "config", "example")
+	if err := os.WriteFile("coldtap.yaml", []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code2, out, said := commandLine(t, "serve", "--check"); code+code2 != exitOK || out != "coldtap.yaml is valid\n" {
+		t.Errorf("--check of the example: exit %d, %d\n%s%s", code, code2, out, said)
+	}
+}
+
+// What cannot start is refused by --check, with the key or the part that is wrong.
+func TestCheckFindsWhatStartRefuses(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	const file, kafka = "store: {kind: file}\n", "store: {kind: file}\nlayout: {kind: local}\nmetadata: {kind: kafka, kafka: {bootstrap: [\"b:1\"], "
+	for _, c := range []struct {
+		command, yaml, want string
+		environ             string
+	}{
+		{"serve", "store: {kind: azure, azure: {account: abc, container: c}}", `container "c" is not set or not a container's name`, ""},
+		{"serve", "store: {kind: azure, azure: {account: A, container: tier}}", `account "A"`, ""},
+		{"serve", "store: {kind: azure, azure: {account: abc, container: tier, account_key: \"!\"}}", "not base64", ""},
+		{"serve", "store: {kind: azure, azure: {account: abc, container: tier, sas: x}}", "no signature", ""},
+		{"serve", "store: {kind: azure, azure: {endpoint: \"http://h/x\", container: tier}}", "https only", ""},
+		{"serve", "store: {kind: azure, azure: {connection_string: x, container: tier}}", "store: azure", ""},
+		{"serve", "store: {kind: s3, s3: {bucket: b, endpoint: \"nowhere\"}}", `endpoint "nowhere"`, ""},
+		{"serve", "store: {kind: s3, s3: {bucket: b}}", "nosuch", "AWS_PROFILE=nosuch"},
+		{"serve", "store: {kind: s3, s3: {bucket: b}}", "nosuch.pem", "AWS_CA_BUNDLE=/nosuch.pem"},
+		{"serve", "store: {kind: gcs, gcs: {bucket: b, endpoint: \"http://h/path\"}}", "endpoint has a path", ""},
+		{"serve", "store: {kind: gcs, gcs: {bucket: b, credentials_file: /nosuch.json}}", "/nosuch.json", ""},
+		{"serve", file + "cache: {memory: 900TiB}", "cache.memory: 900TiB", ""},
+		{"serve", kafka + "tls: {ca_file: /nosuch.pem}}}", "/nosuch.pem", ""},
+		{"serve", kafka + "sasl: {mechanism: PLAIN, username: u, password_file: /nosuch}}}", "/nosuch", ""},
+		{"offload", kafka + "}}", "offload writes the native layout", ""},
+		{"offload", file + "offload: {log_dirs: []}", "offload.log_dirs: is required", ""},
+		{"offload", file + "offload: {log_dirs: [/nosuch]}", "offload.log_dirs: stat /nosuch", ""},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			if name, value, ok := strings.Cut(c.environ, "="); ok {
+				t.Setenv(name, value)
+			}
+			path := filepath.Join(t.TempDir(), "coldtap.yaml")
+			if err := os.WriteFile(path, []byte(c.yaml), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, said := commandLine(t, c.command, "--check", "--config", path); code != exitUsage || !strings.Contains(said, c.want) {
+				t.Errorf("exit %d: %s", code, said)
+			}
+		})
+	}
+}
+
+// The other way round: what --check lets pass at the ends of its ranges can start.
+func TestWhatCheckAcceptsStarts(t *testing.T) {
+	for _, text := range []string{
+		"cache: {memory: 16KiB, chunk: 4KiB, index_memory: 64KiB}\nlimits: {decode_memory: 1MiB, max_response_bytes: 1, stall_timeout: 1s}\nreader: {threads: 1, max_pending: 1, read_ahead: 0, queue_timeout: 1ms}\n",
+		"cache: {memory: 1GiB, chunk: 256MiB}\nreader: {threads: 4096, max_pending: 1000000000, read_ahead: 1000TiB, queue_timeout: 1000h}\nlimits: {max_response_bytes: 1000000TiB}\n",
+		"cache: {memory: auto}\nhosts: [coldtap.example]\n",
+	} {
+		cfg, err := config.Parse([]byte("store: {kind: file}\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n" + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Store.File.Dir, cfg.Metadata.Embedded.Path = t.TempDir(), filepath.Join(t.TempDir(), "coldtap.db")
+		if err := checkParts(cfg); err != nil {
+			t.Errorf("%s%v", text, err)
+		}
+		s, err := newServer(t.Context(), cfg, nil, quiet())
+		if err != nil {
+			t.Fatalf("%s%v", text, err)
+		}
+		if err := s.close(t.Context()); err != nil {
+			t.Errorf("%s%v", text, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,6 +39,16 @@ func demoCommand(env *environment) *cobra.Command {
 type demo struct{ listen, admin, data string }
 
 func (d demo) run(ctx context.Context, env *environment) (err error) {
+	cfg := config.Default()
+	cfg.Listen, cfg.Admin = d.listen, d.admin
+	cfg.Auth.AllowAnonymous = true // the sample is public
+	cfg.Store.Kind = "file"
+	for _, p := range cfg.Validate() {
+		err = errors.Join(err, p)
+	}
+	if err != nil {
+		return usageError{err}
+	}
 	dir := d.data
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "coldtap-demo-"); err != nil {
@@ -45,9 +56,7 @@ func (d demo) run(ctx context.Context, env *environment) (err error) {
 		}
 		defer os.RemoveAll(dir)
 	}
-	cfg := config.Default()
-	cfg.Listen, cfg.Admin = d.listen, d.admin
-	cfg.Store.Kind, cfg.Store.File.Dir = "file", filepath.Join(dir, "objects")
+	cfg.Store.File.Dir = filepath.Join(dir, "objects")
 	cfg.Metadata.Embedded.Path = filepath.Join(dir, "coldtap.db")
 	cfg.Cache.Memory, cfg.Cache.Chunk = 64<<20, 1<<20
 	cfg.Offload.LogDirs = []string{filepath.Join(dir, "logdir")}

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 
+	"coldtap/internal/config"
+
 	"github.com/spf13/cobra"
 )
 
@@ -66,7 +68,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	case err == nil:
 		return exitOK
 	}
-	fmt.Fprintf(env.err, "%s: %v\n", cmd.CommandPath(), err)
+	fmt.Fprintf(env.err, "%s: %s\n", cmd.CommandPath(), config.Redact(err.Error()))
 	if env.log == nil { // no command has begun
 		fmt.Fprintf(env.err, "See `%s --help`.\n", cmd.CommandPath())
 		return exitUsage
@@ -106,6 +108,7 @@ func newRoot(env *environment) *cobra.Command {
 		serveCommand(env),
 		offloadCommand(env),
 		inspectCommand(env),
+		configCommand(env),
 		benchCommand(env),
 		versionCommand(env),
 	)

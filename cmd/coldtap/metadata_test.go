@@ -70,7 +70,7 @@ func TestWhoLooksWaitsForWhatGoesOn(t *testing.T) {
 func TestCheckNamesEveryMissingFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "coldtap.yaml")
 	if err := os.WriteFile(file, []byte(`
-store: {kind: azure, azure: {account: a, container: c, sas_file: nowhere.sas}}
+store: {kind: azure, azure: {account: abc, container: tier, sas_file: nowhere.sas}}
 layout: {kind: aiven, aiven: {encryption_keys: [{id: k1, private_key_file: nowhere.pem}]}}
 metadata: {kind: kafka, kafka: {bootstrap: ["b:9092"], tls: {ca_file: nowhere.ca}, sasl: {mechanism: PLAIN, username: u, password_file: nowhere.pw}}}
 `), 0o600); err != nil {
@@ -80,7 +80,7 @@ metadata: {kind: kafka, kafka: {bootstrap: ["b:9092"], tls: {ca_file: nowhere.ca
 	if code != exitUsage {
 		t.Errorf("exit %d", code)
 	}
-	for _, want := range []string{"store.azure.sas_file", "nowhere.pem", "nowhere.ca", "nowhere.pw"} {
+	for _, want := range []string{"azure.sas_file", "nowhere.pem", "nowhere.ca", "nowhere.pw"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%s is not in: %s", want, said)
 		}

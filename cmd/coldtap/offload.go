@@ -37,17 +37,20 @@ new; killed at any point and run again, it ends in the same state.`,
 		Example: "  coldtap offload --standalone --once --log-dir /var/lib/kafka --config coldtap.yaml",
 		Args:    operand(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, done, err := file.load(env)
+			withDirs := func(cfg config.Config) config.Config {
+				if len(dirs) > 0 {
+					cfg.Offload.LogDirs = dirs
+				}
+				return cfg
+			}
+			cfg, done, err := file.load(env, func(cfg config.Config) error { return checkOffload(withDirs(cfg)) })
 			if done || err != nil {
 				return err
 			}
 			if !standalone || !once {
 				return usage("this version copies from a stopped broker only: give --standalone and --once")
 			}
-			if len(dirs) > 0 {
-				cfg.Offload.LogDirs = dirs
-			}
-			return offloadAndReport(cmd.Context(), env, cfg, options)
+			return offloadAndReport(cmd.Context(), env, withDirs(cfg), options)
 		},
 	}
 	file.registerAll(cmd)

@@ -30,7 +30,7 @@ and reported; nothing in the bucket is changed. Run it while no offloader runs.`
 		Example: "  coldtap offload rebuild --config coldtap.yaml",
 		Args:    operand(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, done, err := file.load(env)
+			cfg, done, err := file.load(env, ownsTier)
 			if done || err != nil {
 				return err
 			}

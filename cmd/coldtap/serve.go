@@ -19,6 +19,7 @@ func serveCommand(env *environment) *cobra.Command {
 		Use:   "serve",
 		Short: "Answer reads of the tier over HTTP",
 		Example: `  coldtap serve --config coldtap.yaml
+  COLDTAP__STORE__S3__BUCKET=tier coldtap serve
   curl 'http://127.0.0.1:8080/topics/orders/partitions/0/records?offset=earliest&max_records=10'`,
 		Args: operand(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,7 +30,7 @@ func serveCommand(env *environment) *cobra.Command {
 			if done || err != nil {
 				return err
 			}
-			return serve(cmd.Context(), env, cfg, file.path, drain)
+			return serve(cmd.Context(), env, cfg, file.source(), drain)
 		},
 	}
 	file.registerAll(cmd)
@@ -37,14 +38,14 @@ func serveCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// serve answers until ctx ends. file is read again at a hang-up.
-func serve(ctx context.Context, env *environment, cfg config.Config, file string, drain time.Duration) error {
+// serve answers until ctx ends. source is read again at a hang-up.
+func serve(ctx context.Context, env *environment, cfg config.Config, source config.Source, drain time.Duration) error {
 	cfg.SetMemoryLimit(0)
 	s, err := newServer(ctx, cfg, manifestProgress(env), env.log)
 	if err != nil {
 		return err
 	}
-	stop := s.reloadOnHangup(file)
+	stop := s.reloadOnHangup(source)
 	defer stop()
 	return s.run(ctx, drain)
 }
@@ -68,14 +69,14 @@ func manifestProgress(env *environment) func(done, all int64) {
 }
 
 // reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing.
-func (s *server) reloadOnHangup(file string) (stop func()) {
+func (s *server) reloadOnHangup(source config.Source) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range hangups {
-			s.reload(file)
+			s.reload(source)
 		}
 	}()
 	return func() {
@@ -85,8 +86,8 @@ func (s *server) reloadOnHangup(file string) (stop func()) {
 	}
 }
 
-func (s *server) reload(file string) {
-	cfg, err := config.Load(file)
+func (s *server) reload(source config.Source) {
+	cfg, err := source.Load()
 	if err != nil {
 		s.log.Error("configuration not reloaded, the old one stays", "error", err)
 		return

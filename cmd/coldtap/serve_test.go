@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"coldtap/internal/config"
 )
 
 // A hang-up takes new limits from the file, and a broken file changes nothing.
@@ -33,7 +35,7 @@ func TestReloadTakesNewLimits(t *testing.T) {
 		if err := os.WriteFile(file, []byte(step.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.reload(file)
+		s.reload(config.Source{File: file})
 		if got := ask(); got != step.want {
 			t.Errorf("after %q: %d, want %d", step.text, got, step.want)
 		}

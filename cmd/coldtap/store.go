@@ -43,16 +43,16 @@ func openAzure(ctx context.Context, cfg config.Config) (rangeio.Backend, error) 
 		Account: a.Account, Endpoint: a.Endpoint, Container: a.Container, Prefix: a.Prefix, Connections: cfg.Reader.Threads,
 	}
 	for _, s := range []struct {
-		to          *string
-		value, file string
+		to                *string
+		name, value, file string
 	}{
-		{&store.AccountKey, a.AccountKey, a.AccountKeyFile},
-		{&store.ConnectionString, a.ConnectionString, a.ConnectionStringFile},
-		{&store.SAS, a.SAS, a.SASFile},
+		{&store.AccountKey, "account_key", a.AccountKey, a.AccountKeyFile},
+		{&store.ConnectionString, "connection_string", a.ConnectionString, a.ConnectionStringFile},
+		{&store.SAS, "sas", a.SAS, a.SASFile},
 	} {
 		var err error
 		if *s.to, err = secret(s.value, s.file); err != nil {
-			return nil, fmt.Errorf("store.azure: %w", err)
+			return nil, fmt.Errorf("azure.%s_file: %w", s.name, err)
 		}
 	}
 	return rangeio.OpenAzure(ctx, store)

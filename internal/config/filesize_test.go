@@ -14,7 +14,7 @@ func TestFileSizeIsBounded(t *testing.T) {
 		if err := os.WriteFile(path, []byte("#"+strings.Repeat(" ", size-1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Load(path)
+		_, err := Source{File: path}.Load()
 		if got := err != nil && strings.Contains(err.Error(), "more than 1MiB"); got != refused {
 			t.Errorf("%d bytes: %v", size, err)
 		}

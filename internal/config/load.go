@@ -18,159 +18,216 @@ import (
 // maxFile bounds the configuration file; a larger one is not a configuration.
 const maxFile = 1 << 20
 
-// Load reads and validates a file. The error joins every problem found, one a line.
-func Load(path string) (Config, error) {
+// Source says where a configuration comes from. What the environment says wins over the file.
+type Source struct {
+	File    string   // "" = none
+	Environ []string // NAME=VALUE as os.Environ gives them
+}
+
+// Load reads and validates. The error joins every problem found, one a line.
+func (s Source) Load() (Config, error) {
+	c, r := s.read()
+	for _, p := range c.Validate() {
+		r.problems = append(r.problems, fmt.Sprintf("%s%v", s.origin(r, p.Key), p))
+	}
+	return c, r.err()
+}
+
+// Read reads without validating: what the configuration is, be it usable or not.
+func (s Source) Read() (Config, error) {
+	c, r := s.read()
+	return c, r.err()
+}
+
+func (s Source) read() (Config, *reader) {
+	c, r := Default(), &reader{}
+	if s.File != "" {
+		raw, err := readFile(s.File)
+		if err != nil {
+			r.problems = append(r.problems, err.Error())
+		}
+		r.file(raw, s.File+": ", &c)
+	}
+	r.environment(s.Environ, &c)
+	c.resolve()
+	return c, r
+}
+
+// origin is what stands before a problem with a key: the variable or the file that a user has to look into.
+func (s Source) origin(r *reader, key string) string {
+	for path := key; path != ""; path, _, _ = cutLast(path) {
+		if name, ok := r.variables[path]; ok {
+			return name + ": "
+		}
+	}
+	if s.File == "" {
+		return ""
+	}
+	return s.File + ": "
+}
+
+func cutLast(path string) (before, after string, found bool) {
+	i := strings.LastIndexByte(path, '.')
+	if i < 0 {
+		return "", path, false
+	}
+	return path[:i], path[i+1:], true
+}
+
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Config{}, err
+		return nil, err
 	}
 	defer f.Close()
 	raw, err := readlimit.All(f, maxFile)
 	if errors.Is(err, readlimit.ErrTooLarge) {
-		return Config{}, fmt.Errorf("%s: more than %s", path, Bytes(maxFile))
+		return nil, fmt.Errorf("%s: more than %s", path, Bytes(maxFile))
 	}
-	if err != nil {
-		return Config{}, err
-	}
-	c, err := Parse(raw)
-	if err != nil {
-		return c, prefixed(path, err)
-	}
-	return c, nil
+	return raw, err
 }
 
-// Parse reads a configuration over the defaults and validates it.
+// Parse reads the text of a file over the defaults and validates it.
 func Parse(raw []byte) (Config, error) {
-	c := Default()
+	c, r := Default(), &reader{}
+	r.file(raw, "", &c)
+	c.resolve()
+	for _, p := range c.Validate() {
+		r.problems = append(r.problems, p.Error())
+	}
+	return c, r.err()
+}
+
+// reader puts values into a tree and collects what is wrong with them.
+type reader struct {
+	problems  []string
+	prefix    func(*yaml.Node) string // of problems with a node: where it is
+	variables map[string]string       // which variable gave the value of a key
+}
+
+func (r *reader) err() error {
+	var problems []error
+	for _, p := range r.problems {
+		problems = append(problems, errors.New(Redact(p)))
+	}
+	return errors.Join(problems...)
+}
+
+func (r *reader) bad(n *yaml.Node, format string, args ...any) {
+	r.problems = append(r.problems, r.prefix(n)+fmt.Sprintf(format, args...))
+}
+
+// file reads a YAML document.
+func (r *reader) file(raw []byte, prefix string, c *Config) {
+	r.prefix = func(n *yaml.Node) string { return fmt.Sprintf("%sline %d, column %d: ", prefix, n.Line, n.Column) }
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		return c, err
+		r.problems = append(r.problems, prefix+err.Error())
 	}
-	var problems []error
-	if doc.Kind != 0 {
-		root := doc.Content[0]
-		problems = append(problems, expand(root)...)
-		problems = append(problems, unknown(root, reflect.TypeFor[Config](), "")...)
-		problems = append(problems, decode(root, &c)...)
-		if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
-			problems = append(problems, at(&more, "a second document: the configuration is one"))
-		}
+	if doc.Kind == 0 {
+		return
 	}
-	c.resolve()
-	problems = append(problems, c.Validate()...)
-	for i, err := range problems {
-		problems[i] = errors.New(text(err))
+	root := doc.Content[0]
+	r.expand(root)
+	r.assign(root, reflect.ValueOf(c).Elem(), "")
+	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
+		r.bad(&more, "a second document: the configuration is one")
 	}
-	return c, errors.Join(problems...)
 }
 
-// at makes an error that points into the file. It is of the kind after which the decoder goes on, so that all are found.
-func at(n *yaml.Node, format string, args ...any) error {
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d, column %d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))}}
-}
-
-// text is an error's own words, without what the decoder puts in front of a list.
-func text(err error) string {
-	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
-		return strings.Join(typed.Errors, "\n")
-	}
-	return err.Error()
-}
-
-func prefixed(path string, err error) error {
-	lines := strings.Split(err.Error(), "\n")
-	return errors.New(path + ": " + strings.Join(lines, "\n"+path+": "))
-}
-
-var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// reference is ${NAME}, its escaped form $${, or the beginning of something that is neither.
+var reference = regexp.MustCompile(`\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\})?`)
 
 // expand replaces ${NAME} in every value. A name that is not set is a problem: an empty bucket or password is worse
 // than a refusal to start.
-func expand(n *yaml.Node) (problems []error) {
+func (r *reader) expand(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode {
 		n.Value = reference.ReplaceAllStringFunc(n.Value, func(ref string) string {
+			switch ref {
+			case "$${":
+				return "${"
+			case "${":
+				r.bad(n, "${ does not begin a reference like ${NAME}; write $${ for the characters themselves")
+				return ref
+			}
 			name := ref[2 : len(ref)-1]
 			v, ok := os.LookupEnv(name)
 			if !ok {
-				problems = append(problems, at(n, "environment variable %s is not set", name))
+				r.bad(n, "environment variable %s is not set", name)
 			}
 			if n.Style == 0 {
 				n.Tag = "" // a plain ${PORT} may stand for a number
 			}
 			return v
 		})
-		return problems
 	}
 	for _, child := range n.Content {
-		problems = append(problems, expand(child)...)
+		r.expand(child)
 	}
-	return problems
 }
 
-// unknown finds keys that no field has, and keys given twice.
-func unknown(n *yaml.Node, t reflect.Type, path string) (problems []error) {
-	if t.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode {
-		for _, item := range n.Content {
-			problems = append(problems, unknown(item, t.Elem(), path)...)
+// assign puts a node into the value of a key, key by key for a section. A null changes nothing.
+func (r *reader) assign(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		r.section(n, v, path)
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			r.bad(n, "%s: is not a list", path)
+			return
 		}
-		return problems
+		items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, item := range n.Content {
+			r.assign(item, items.Index(i), path)
+		}
+		v.Set(items)
+	default:
+		err := n.Decode(v.Addr().Interface())
+		if _, wrongType := errors.AsType[*yaml.TypeError](err); wrongType || err != nil && n.Kind != yaml.ScalarNode {
+			// The decoder quotes what it finds, and a mapping may hold secrets.
+			found := "this"
+			if n.Kind == yaml.ScalarNode {
+				found = fmt.Sprintf("%q", n.Value)
+			}
+			err = fmt.Errorf("%s is not allowed; expected: %s", found, kindOf(v.Type()))
+		}
+		if err != nil {
+			r.bad(n, "%s: %v", path, err)
+		}
 	}
-	if t.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
-		return nil
+}
+
+func (r *reader) section(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		// Not quoted: it may be a password's first letters.
+		if path == "" {
+			path = "the configuration"
+		}
+		r.bad(n, "%s: a value where keys should be", path)
+		return
 	}
-	fields := make(map[string]reflect.Type)
-	var names []string
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		fields[name] = f.Type
-		names = append(names, name)
+	if path != "" {
+		path += "."
 	}
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		full := path + key.Value
-		ft, ok := fields[key.Value]
+		name, value := n.Content[i], n.Content[i+1]
+		target, names := field(v, name.Value)
 		switch {
-		case !ok:
-			problems = append(problems, at(key, "unknown key %s (known here: %s)", full, strings.Join(names, ", ")))
-		case seen[key.Value]:
-			problems = append(problems, at(key, "%s is given twice", full))
+		case !target.IsValid():
+			r.bad(name, "unknown key %s%s (known here: %s)", path, name.Value, names)
+		case seen[name.Value]:
+			r.bad(name, "%s%s is given twice", path, name.Value)
 		default:
-			problems = append(problems, unknown(value, ft, full+".")...)
+			r.assign(value, target, path+name.Value)
 		}
-		seen[key.Value] = true
+		seen[name.Value] = true
 	}
-	return problems
-}
-
-// misplaced is how the decoder quotes a value that stands where keys should: it may be a password's first letters.
-var misplaced = regexp.MustCompile("cannot unmarshal (!![a-z]+) `[^`]*` into config\\.([A-Za-z0-9]+)")
-
-func decode(root *yaml.Node, c *Config) []error {
-	if err := root.Decode(c); err != nil {
-		return []error{errors.New(misplaced.ReplaceAllString(text(err), "a value ($1) where the keys of $2 should be"))}
-	}
-	return nil
-}
-
-// masked stands for a secret in printed output.
-const masked = "********"
-
-// Print writes the whole configuration as YAML, defaults filled in and secrets masked.
-func (c Config) Print(w io.Writer) error {
-	for _, secret := range []*string{
-		&c.Metadata.Kafka.SASL.Password, &c.Metadata.Kafka.SASL.Token,
-		&c.Store.Azure.AccountKey, &c.Store.Azure.ConnectionString, &c.Store.Azure.SAS,
-	} {
-		if *secret != "" {
-			*secret = masked
-		}
-	}
-	enc := yaml.NewEncoder(w)
-	enc.SetIndent(2)
-	if err := enc.Encode(c); err != nil {
-		return err
-	}
-	return enc.Close()
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -62,15 +63,23 @@ func (b Bytes) String() string {
 // UnmarshalYAML reads a size.
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
 	v, err := ParseBytes(n.Value)
-	if n.Kind != yaml.ScalarNode || err != nil {
-		return at(n, "%q is not a size (write 4194304, 4MiB or 1GiB)", n.Value)
+	if n.Kind != yaml.ScalarNode {
+		return errors.New("is not a size")
+	}
+	if err != nil {
+		return err
 	}
 	*b = v
 	return nil
 }
 
 // MarshalYAML writes a size.
-func (b Bytes) MarshalYAML() (any, error) { return b.String(), nil }
+func (b Bytes) MarshalYAML() (any, error) {
+	if b.String() == strconv.FormatInt(int64(b), 10) {
+		return int64(b), nil
+	}
+	return b.String(), nil
+}
 
 // Duration is a length of time such as 30s or 1h30m.
 type Duration time.Duration
@@ -79,11 +88,13 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil || v < 0 {
-		return at(n, "%q is not a duration (write 500ms, 30s or 1h)", n.Value)
+		return fmt.Errorf("%q is not a duration (write 500ms, 30s or 1h)", n.Value)
 	}
 	*d = Duration(v)
 	return nil
 }
 
 // MarshalYAML writes a duration.
-func (d Duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
+func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
+
+func (d Duration) String() string { return time.Duration(d).String() }

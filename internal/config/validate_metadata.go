@@ -3,27 +3,25 @@ package config
 import (
 	"net"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 )
 
-// validateMetadata checks where metadata and layout come from, and that they go together: who writes the metadata also
-// writes the objects.
-func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
-	layouts := []string{"native", "aiven", "local"}
+// validateWriter checks that metadata and layout go together: who writes the metadata also writes the objects.
+func (c *Config) validateWriter(bad func(key, format string, args ...any)) {
 	writes := map[string][]string{"embedded": {"native"}, "kafka": {"aiven", "local"}, "archive": {"native", "aiven"}}
 	why := map[string]string{
 		"embedded": "the embedded metadata is written by coldtap's offloader, and so are its objects",
 		"kafka":    "the segments in a cluster's own metadata are written by its brokers' storage plugin",
 		"archive":  "a bucket alone can only be read where manifests tell of its segments",
 	}
-	layoutKnown := slices.Contains(layouts, c.Layout.Kind)
-	if !layoutKnown {
-		bad("layout.kind", "%q is not one of native, aiven, local", c.Layout.Kind)
-	}
-	if kinds, ok := writes[c.Metadata.Kind]; ok && layoutKnown && !slices.Contains(kinds, c.Layout.Kind) {
+	if kinds, ok := writes[c.Metadata.Kind]; ok && !slices.Contains(kinds, c.Layout.Kind) {
 		bad("layout.kind", "%s does not go with metadata.kind %s, only %s: %s", c.Layout.Kind, c.Metadata.Kind, strings.Join(kinds, " or "), why[c.Metadata.Kind])
 	}
+}
+
+// validateMetadata checks where metadata and layout come from.
+func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
 	if len(c.Layout.Aiven.KeyPrefixes) > 0 && c.Layout.Aiven.KeyPrefix != "" {
 		bad("layout.aiven.key_prefix", "goes without key_prefixes; make it the first of them")
 	}
@@ -42,38 +40,24 @@ func (c *Config) validateMetadata(bad func(key, format string, args ...any)) {
 		}
 	case "kafka":
 		c.Metadata.Kafka.validate(bad)
-	case "archive":
-		if c.Metadata.Archive.Refresh < 0 {
-			bad("metadata.archive.refresh", "must be 0 (on demand) or above")
-		}
-	case "shared":
-		bad("metadata.kind", "shared is not in this version; use embedded, kafka or archive")
-	default:
-		bad("metadata.kind", "%q is not one of embedded, kafka, archive", c.Metadata.Kind)
 	}
 }
 
 // mostKeyPrefixes is also the layout's own limit.
 const mostKeyPrefixes = 16
 
-// Refresh is at least a tenth of a second, since no more than ten rounds of asking brokers begin in one, and at most a
-// minute: what brokers delete stays readable for so long.
-const leastRefresh, mostRefresh = Duration(100 * time.Millisecond), Duration(time.Minute)
-
 func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 	if len(k.Bootstrap) == 0 {
 		bad("metadata.kafka.bootstrap", "is required: host:port of at least one broker")
 	}
 	for _, addr := range k.Bootstrap {
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(addr)
+		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			bad("metadata.kafka.bootstrap", "%q is not host:port", addr)
 		}
 	}
 	if k.Topic == "" {
 		bad("metadata.kafka.topic", "is required")
-	}
-	if k.Refresh < leastRefresh || k.Refresh > mostRefresh {
-		bad("metadata.kafka.refresh", "%v is not within %v and %v", time.Duration(k.Refresh), time.Duration(leastRefresh), time.Duration(mostRefresh))
 	}
 	if (k.TLS.CertFile == "") != (k.TLS.KeyFile == "") {
 		bad("metadata.kafka.tls", "cert_file and key_file go together")
@@ -101,7 +85,5 @@ func (k *KafkaMetadata) validate(bad func(key, format string, args ...any)) {
 		if s.Username != "" || s.Password != "" || s.PasswordFile != "" {
 			bad("metadata.kafka.sasl.username", "is not for OAUTHBEARER, which takes a token only")
 		}
-	default:
-		bad("metadata.kafka.sasl.mechanism", "%q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
 	}
 }

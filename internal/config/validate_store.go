@@ -11,9 +11,6 @@ func (s *Store) validate(bad func(key, format string, args ...any)) {
 	case "s3":
 		required("store.s3.bucket", s.S3.Bucket, "")
 		required("store.s3.region", s.S3.Region, " (any value does for most S3-compatible stores)")
-		if c := s.S3.Checksums; c != "when_supported" && c != "when_required" {
-			bad("store.s3.checksums", "%q is not one of when_supported, when_required", c)
-		}
 	case "gcs":
 		required("store.gcs.bucket", s.GCS.Bucket, "")
 		if s.GCS.Anonymous && s.GCS.CredentialsFile != "" {
@@ -23,8 +20,6 @@ func (s *Store) validate(bad func(key, format string, args ...any)) {
 		s.Azure.validate(bad)
 	case "file":
 		required("store.file.dir", s.File.Dir, "")
-	default:
-		bad("store.kind", "%q is not one of s3, gcs, azure, file", s.Kind)
 	}
 }
 
