@@ -1,31 +1,84 @@
 package gateway
 
 import (
+	"context"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewAdmin makes the admin plane: /metrics, /healthy (the process runs), /ready (503 with the reason while ready gives
-// an error; else what status says besides, such as how old the metadata is) and /debug/pprof/. It belongs on a port of its
-// own that only operators reach. status may be nil.
-func NewAdmin(metrics prometheus.Gatherer, ready func() error, status func() string) http.Handler {
+// AdminConfig is what the admin plane needs.
+type AdminConfig struct {
+	Metrics prometheus.Gatherer
+	Ready   func() error  // an error: /ready is 503 and says it
+	Status  func() string // what /ready says besides, such as how old the metadata is; may be nil
+	Hosts   []string      // as Config.Hosts
+
+	Logger     *slog.Logger          // default: discards
+	Registerer prometheus.Registerer // nil: metrics are kept but not registered
+}
+
+const (
+	// adminHeaderTimeout bounds how long a request's header, and then its body, may take.
+	adminHeaderTimeout = 5 * time.Second
+	// adminIdleTimeout is how long a connection may idle between requests. Prometheus asks each 15 s to 60 s and comes
+	// back on a new connection after longer pauses.
+	adminIdleTimeout = 90 * time.Second
+	// adminStallTimeout is how long a client may take nothing of an answer before its connection is closed. There is no
+	// limit of the whole: a profile may take minutes.
+	adminStallTimeout = 30 * time.Second
+)
+
+// Admin is the admin plane: /metrics, /healthy (the process runs), /ready and /debug/pprof/. It belongs on a port of
+// its own that only operators reach. Methods may be called concurrently.
+type Admin struct {
+	http    http.Server
+	log     *slog.Logger
+	failed  prometheus.Counter
+	guard   siteGuard
+	handler http.Handler
+}
+
+// NewAdmin makes an admin plane. It serves once Serve is called.
+func NewAdmin(cfg AdminConfig) *Admin {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	log := cfg.Logger.With("plane", "admin")
+	return &Admin{
+		http: http.Server{
+			ReadHeaderTimeout: adminHeaderTimeout,
+			IdleTimeout:       adminIdleTimeout,
+			MaxHeaderBytes:    headerLimit,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+		log:     log,
+		failed:  acceptErrors(cfg.Registerer, "admin"),
+		guard:   newSiteGuard(cfg.Hosts),
+		handler: adminRoutes(cfg),
+	}
+}
+
+func adminRoutes(cfg AdminConfig) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "healthy\n")
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		if err := cfg.Ready(); err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		body := "ready\n"
-		if status != nil {
-			if s := status(); s != "" {
+		if cfg.Status != nil {
+			if s := cfg.Status(); s != "" {
 				body = "ready: " + s + "\n"
 			}
 		}
@@ -37,4 +90,67 @@ func NewAdmin(metrics prometheus.Gatherer, ready func() error, status func() str
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// Serve answers on one listener until Shutdown; then it returns nil.
+func (a *Admin) Serve(ln net.Listener) error {
+	loopback := onLoopback(ln)
+	a.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.serve(w, r, loopback)
+	})
+	err := a.http.Serve(stallListener{newPatientListener(ln, a.log, a.failed)})
+	if err == http.ErrServerClosed {
+		return nil
+	}
+	return err
+}
+
+func (a *Admin) serve(w http.ResponseWriter, r *http.Request, loopback bool) {
+	host, from := []byte(r.Host), r.Header
+	p := a.guard.refuse(&siteRequest{
+		loopback: loopback, http10: !r.ProtoAtLeast(1, 1), hosts: [2][]byte{host, host},
+		origin: []byte(from.Get("Origin")), site: []byte(from.Get("Sec-Fetch-Site")),
+		mode: []byte(from.Get("Sec-Fetch-Mode")), dest: []byte(from.Get("Sec-Fetch-Dest")),
+	})
+	if p != nil {
+		w.Header().Set("Content-Type", formats[formatJSON].mediaType)
+		w.WriteHeader(p.status())
+		w.Write(p.appendBody(nil, ""))
+		return
+	}
+	if r.ContentLength != 0 {
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(adminHeaderTimeout))
+	}
+	a.handler.ServeHTTP(w, r)
+}
+
+// Shutdown ends the listener, lets running answers finish until ctx ends, and cuts what still runs then: a profile of
+// minutes is not waited for, and that is no error.
+func (a *Admin) Shutdown(ctx context.Context) error {
+	if a.http.Shutdown(ctx) == nil {
+		return nil
+	}
+	a.log.Info("requests that still ran at the end were cut")
+	return a.http.Close()
+}
+
+// stallListener gives connections that end when their client takes nothing for adminStallTimeout.
+type stallListener struct{ net.Listener }
+
+func (l stallListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return stallConn{conn}, nil
+}
+
+type stallConn struct{ net.Conn }
+
+// Write takes a few KiB at a time from net/http, so that the deadline is one for progress.
+func (c stallConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(adminStallTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }

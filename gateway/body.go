@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/valyala/fasthttp"
 )
@@ -18,6 +19,7 @@ type body struct {
 	held [maxPieces]piece
 	n    int
 	left int64 // bytes still owed of a declared length, -1: length unknown
+	to   int64 // of a file: where the asked range ends
 	all  bool  // what is held is all there is
 
 	toEnd  bool  // the answer reaches the asked end or breaks
@@ -139,7 +141,7 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 			break
 		}
 		if err != nil {
-			b.x.noteBroken(err)
+			b.x.noteBroken(err, b.reached())
 			return written, err
 		}
 		n, err := b.writePiece(p)
@@ -150,7 +152,7 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 	}
 	if b.left > 0 {
 		err := fmt.Errorf("the body is %d bytes short of its declared length", b.left)
-		b.x.noteBroken(err)
+		b.x.noteBroken(err, b.reached())
 		return written, err
 	}
 	if b.st != nil && b.x.out.framing == framedByChunks {
@@ -160,13 +162,21 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 	return written, nil
 }
 
+// reached says how far the body has come.
+func (b *body) reached() slog.Attr {
+	if b.st != nil {
+		return slog.Int64("offset", b.st.NextOffset())
+	}
+	return slog.Int64("position", b.to-b.left)
+}
+
 func (b *body) writePiece(p piece) (int64, error) {
 	defer p.Release()
 	bytes := p.Bytes()
 	if b.left >= 0 {
 		if int64(len(bytes)) > b.left {
 			err := fmt.Errorf("the body is longer than its declared length")
-			b.x.noteBroken(err)
+			b.x.noteBroken(err, b.reached())
 			return 0, err
 		}
 		b.left -= int64(len(bytes))

@@ -217,6 +217,13 @@ func (c *clients) opened(conn net.Conn) {
 	c.mu.Unlock()
 }
 
+// connected is how many connections are open.
+func (c *clients) connected() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}
+
 func (c *clients) closed(conn net.Conn) {
 	c.mu.Lock()
 	delete(c.conns, conn)

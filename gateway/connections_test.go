@@ -3,10 +3,29 @@ package gateway
 import (
 	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
+
+// Very many connections above the bound at a time are all told so.
+func TestManyConnectionsAboveTheBound(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Concurrency = 1 })
+	r.dial(t)
+	until(t, "it is accepted", func() bool { return r.clients.connected() == 1 })
+	var conns []net.Conn
+	for range 3 * maxTurnedAway {
+		conns = append(conns, r.dial(t))
+	}
+	for _, conn := range conns {
+		if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
+			t.Errorf("%.100q, %v", answer, err)
+		}
+	}
+}
 
 // A connection above the bound is told so and closed; those that are there are served on.
 func TestConnectionsAreBounded(t *testing.T) {
@@ -32,10 +51,21 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if a, b := ask(first, inFirst), ask(second, inSecond); a != 200 || b != 200 {
 		t.Fatalf("%d and %d", a, b)
 	}
-	third := r.dial(t)
-	answer, err := io.ReadAll(third) // to its end: it is closed
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
-		t.Errorf("a third one: %.100q, %v", answer, err)
+	for _, said := range []string{"", request, "HEAD /topics HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		third := r.dial(t)
+		io.WriteString(third, said)
+		answer, err := http.ReadResponse(bufio.NewReader(third), &http.Request{Method: strings.SplitN(said, " ", 2)[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if answer.StatusCode != 503 || !answer.Close || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") == "" || err != nil ||
+			(said == request || said == "") && !strings.HasPrefix(string(body), `{"error_code":50301,"message":"all 2 connections are in use`) {
+			t.Errorf("a third one: %d %v %s, %v", answer.StatusCode, answer.Header, body, err)
+		}
+	}
+	if n := testutil.ToFloat64(r.metrics.requests[routeOther][statusIndex(503)]); n != 3 {
+		t.Errorf("counted %v", n)
 	}
 	if a, b := ask(first, inFirst), ask(second, inSecond); a != 200 || b != 200 {
 		t.Errorf("afterwards %d and %d", a, b)

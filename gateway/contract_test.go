@@ -254,10 +254,10 @@ func TestLongListingIsWhole(t *testing.T) {
 func TestAdmin(t *testing.T) {
 	r := newRig(t)
 	age := ""
-	admin := NewAdmin(r.reg, r.Ready, func() string { return age })
+	admin := NewAdmin(AdminConfig{Metrics: r.reg, Ready: r.Ready, Status: func() string { return age }})
 	ask := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		admin.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		admin.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w
 	}
 	r.get(t, "/topics")

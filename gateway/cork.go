@@ -2,24 +2,14 @@ package gateway
 
 import "net"
 
-// corkedListener gives connections that can hold a header back.
-type corkedListener struct{ net.Listener }
-
-func (l corkedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		conn = &corkedConn{TCPConn: tcp}
-	}
-	return conn, err
-}
-
 // corkedConn is a connection that, while corked, keeps what is written to it. fasthttp flushes a large answer's header
 // by itself; held back until the first bytes of the body are at hand, both leave in one system call and mostly in one
 // packet, which takes a tenth off the processor time of a 64 KiB answer. Only its exchange's goroutine writes to it.
 type corkedConn struct {
 	*net.TCPConn
-	corked bool
-	head   []byte
+	loopback bool // it came by a listener on a loopback address
+	corked   bool
+	head     []byte
 }
 
 // maxKept is the length of a header buffer that an idle connection keeps.

@@ -148,14 +148,16 @@ func (x *exchange) decimal(n int64) []byte {
 	return strconv.AppendInt(x.number[:0], n, 10)
 }
 
-// noteBroken logs an answer that broke after its status line.
-func (x *exchange) noteBroken(err error) {
+// noteBroken logs an answer that broke after its status line, and how far it had come: the next offset of records, or
+// the position in a file.
+func (x *exchange) noteBroken(err error, reached slog.Attr) {
 	if problemOf(err).gone {
 		return
 	}
 	x.srv.metrics.broken.Inc()
 	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "answer broke on the way",
 		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int64("bytes", x.sent),
+		slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)), reached,
 		slog.String("error", err.Error()))
 }
 
@@ -203,7 +205,7 @@ func (x *exchange) fail(err error) {
 	if p.size >= 0 {
 		h.SetBytesV("Content-Range", append([]byte("bytes */"), x.decimal(p.size)...))
 	}
-	message := append(p.appendFields([]byte{'{'}, string(x.id)), '}', '\n')
+	message := p.appendBody(nil, string(x.id))
 	x.sent = int64(len(message))
 	x.resp.SetBodyRaw(message)
 }

@@ -57,7 +57,7 @@ func (x *exchange) serveFile(ctx *fasthttp.RequestCtx, seg, name string) error {
 	if err := b.first(x.ctx); err != nil {
 		return err
 	}
-	b.left = to - from
+	b.left, b.to = to-from, to
 	x.out.declare(b, to-from)
 	return nil
 }

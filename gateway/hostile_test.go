@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +37,12 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 		"space before the colon": "GET /topics HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\n" + hidden,
 		"folded field":           "GET /topics HTTP/1.1\r\nHost: x\r\nX-A: b\r\n Content-Length: 5\r\n\r\n" + hidden,
 		"extra spaces":           "GET  /topics  HTTP/1.1\r\nHost: x\r\n\r\n" + hidden,
+		"bare LF in a value":     "GET /topics HTTP/1.1\r\nHost: x\r\nX-A: b\nX-B: c\r\n\r\n" + hidden,
+		"bare LF hides a length": "GET /topics HTTP/1.1\r\nHost: x\r\nX-A: b\nContent-Length: 5\r\n\r\n" + hidden,
+		"bare LF ends the head":  "GET /topics HTTP/1.1\r\nHost: x\n\nX-B: c\r\n\r\n" + hidden,
+		"identity":               "GET /topics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\n" + hidden,
+		"no host":                "GET /topics HTTP/1.1\r\nX-A: b\r\n\r\n" + hidden,
+		"no field at all":        "GET /topics HTTP/1.1\r\n\r\n" + hidden,
 		"two hosts":              "GET /topics HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" + hidden,
 		"length overflows":       "POST /topics HTTP/1.1\r\nHost: x\r\nContent-Length: 21000000000000000000\r\n\r\n" + hidden,
 		"negative length":        "POST /topics HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + hidden,
@@ -88,8 +97,59 @@ func TestBodiesNobodyWants(t *testing.T) {
 		{"GET /topics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello", "200"},
 		{"POST /topics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", "413"},
 	} {
-		if answer := r.exchangeRaw(t, c.raw); !strings.HasPrefix(answer, "HTTP/1.1 "+c.status+" ") {
+		answer := r.exchangeRaw(t, c.raw)
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+c.status+" ") || !strings.Contains(answer, "\r\nX-Request-Id: ") {
 			t.Errorf("%q: %.200q, want %s", c.raw, answer, c.status)
+		}
+	}
+}
+
+func TestRefusedExpectationEchoesTheRequestID(t *testing.T) {
+	r := newRig(t)
+	answer := r.exchangeRaw(t, "GET /topics HTTP/1.1\r\nHost: x\r\nX-Request-Id: req-7\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 417 ") || !strings.Contains(answer, "\r\nX-Request-Id: req-7\r\n") {
+		t.Errorf("%.300q", answer)
+	}
+}
+
+// lockedBuffer is a log that is read while others may write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Whoever reads the log must find the partition and the place that broke an answer.
+func TestBrokenAnswersNameTheirPlace(t *testing.T) {
+	var said lockedBuffer
+	r := newRig(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
+	unreachable := &fetch.Error{Kind: fetch.Unreachable, Position: -1, NextOffset: -1}
+	r.runs(fakeRun{data: batch(2<<20, 'a'), next: 20}, fakeRun{err: unreachable})
+	r.get(t, recordsPath+"?offset=10&max_bytes=67108864", "Accept", rawType)
+	r.records(fakeRecord{rec: record(10, strings.Repeat("x", 100<<10)), last: true}, fakeRecord{err: unreachable})
+	r.get(t, recordsPath+"?offset=10", "Accept", "application/x-ndjson")
+	r.fake.openFile = func(string, string) (file, error) {
+		return &fakeFile{data: batch(100_000, 'x'), step: 30_000, pinned: &r.pinned, failAt: 40_000}, nil
+	}
+	r.get(t, filePath, "Range", "bytes=1-")
+	for _, want := range []string{
+		"route=records bytes=2097152 topic=orders partition=3 offset=20 error=",
+		"topic=orders partition=3 offset=11 error=",
+		"route=file bytes=60000 topic=orders partition=3 position=60001 error=",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %q in\n%s", want, said.String())
 		}
 	}
 }
@@ -344,7 +404,7 @@ func TestDrainLimitCutsWhatStillRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &rig{fake: &fakeService{}, addr: ln.Addr().String()}
-	r.Server = newServer(Config{Drain: 300 * time.Millisecond}, r.fake)
+	r.Server = newServer(Config{Hosts: []string{"x"}}, r.fake)
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ln) }()
 	r.endlessRuns(64)
@@ -360,7 +420,9 @@ func TestDrainLimitCutsWhatStillRuns(t *testing.T) {
 	}
 	fmt.Fprintf(waiting, "GET %s?offset=1 HTTP/1.1\r\nHost: x\r\n\r\n", recordsPath)
 	until(t, "all are under way", func() bool { return testutil.ToFloat64(r.metrics.inFlight) == 11 })
-	if err := r.Shutdown(context.Background()); err == nil {
+	drain, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(drain); err == nil {
 		t.Error("no word of what was cut")
 	}
 	for _, conn := range []net.Conn{silent, waiting} {

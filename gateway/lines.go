@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strconv"
 	"sync"
 
@@ -199,7 +200,7 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 // so that nothing takes it for all there is.
 func (l *lines) breakOff() {
 	p := problemOf(l.broken)
-	l.x.noteBroken(l.broken)
+	l.x.noteBroken(l.broken, slog.Int64("offset", l.next))
 	if !p.gone {
 		if p.nextOffset = l.next; l.summary {
 			l.frame("error", p.nextOffset, func() {

@@ -42,7 +42,7 @@ type rig struct {
 func newRig(tb testing.TB, change ...func(*Config)) *rig {
 	tb.Helper()
 	r := &rig{fake: &fakeService{}, reg: prometheus.NewRegistry()}
-	cfg := Config{Decode: budget.New(64 << 20), Registerer: r.reg, Drain: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Decode: budget.New(64 << 20), Registerer: r.reg, Hosts: []string{"x"}, Logger: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -64,7 +64,9 @@ func (r *rig) serve(tb testing.TB) {
 	r.client = &http.Client{Transport: transport}
 	tb.Cleanup(func() {
 		transport.CloseIdleConnections()
-		if err := r.Shutdown(context.Background()); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := r.Shutdown(ctx); err != nil {
 			tb.Errorf("shutdown: %v", err)
 		}
 		if err := <-served; err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // statuses are all that the data plane answers with.
-var statuses = [...]int{200, 204, 206, 304, 400, 404, 405, 406, 408, 412, 413, 416, 417, 422, 431, 500, 502, 503, 504, 505}
+var statuses = [...]int{200, 204, 206, 304, 400, 403, 404, 405, 406, 408, 412, 413, 416, 417, 421, 422, 431, 500, 502, 503, 504, 505}
 
 // metrics of the data plane, every label value pre-created and resolved, so that counting is an atomic addition.
 type metrics struct {
@@ -20,6 +20,8 @@ type metrics struct {
 	cut      [cutReasons]prometheus.Counter
 	broken   prometheus.Counter
 	panics   prometheus.Counter
+
+	acceptErrors prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -57,6 +59,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "coldtap_gateway_panics_total",
 			Help: "Panics while serving a request. Each has a log line with its stack; each is a bug.",
 		}),
+		acceptErrors: acceptErrors(reg, "data"),
 	}
 	for r := range m.requests {
 		for i, status := range statuses {

@@ -38,6 +38,7 @@ func (p *problem) status() int { return p.code / 100 }
 const (
 	codeNoRoute       = 40400
 	codeBadParameter  = 40001
+	codeNotAllowed    = 40301
 	codeNoTopic       = 40401
 	codeNoPartition   = 40402
 	codeNoCluster     = 40403
@@ -50,6 +51,7 @@ const (
 	codeOutOfRange    = 41601
 	codeNoSuchBytes   = 41602
 	codeExpectation   = 41701
+	codeMisdirected   = 42101
 	codeContradiction = 42201
 	codeUnfitting     = 42203
 	codeHeaderSize    = 43101
@@ -155,6 +157,11 @@ func fetchProblem(fe *fetch.Error) *problem {
 		return internalProblem()
 	}
 	return p
+}
+
+// appendBody appends the error as a JSON document on a line.
+func (p *problem) appendBody(dst []byte, requestID string) []byte {
+	return append(p.appendFields(append(dst, '{'), requestID), '}', '\n')
 }
 
 // appendFields appends the error's members without the braces around them, so that ndjson can add to the line.

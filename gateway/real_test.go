@@ -77,7 +77,7 @@ func newRealRig(tb testing.TB, chunk, memory int64, change ...func(*Config)) *re
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cfg := Config{Decode: budget.New(64 << 20), LookAhead: 2 * chunk, Drain: 10 * time.Second}
+	cfg := Config{Decode: budget.New(64 << 20), LookAhead: 2 * chunk, Hosts: []string{"x"}}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -35,17 +35,21 @@ type Config struct {
 	// ReadTimeout is how long a request's header may take from its first byte, or from the connection's start;
 	// default 10 s. IdleTimeout is how long a connection may idle between requests; default 60 s.
 	ReadTimeout, IdleTimeout time.Duration
-	// Drain bounds Shutdown; default 30 s.
-	Drain time.Duration
+	// Hosts are the names that a listener on a loopback address answers to, besides localhost and IP literals.
+	Hosts []string
 	// GetPrice is what the store charges for 1,000 GETs, TransferPrice what it charges for a GiB read from it, in
 	// whatever currency; plans (explain) estimate costs by them. Both 0: not known.
 	GetPrice, TransferPrice float64
-	// Concurrency is the most connections served at a time; default 16,384. Above it they get 503 and are closed.
+	// Concurrency is the most connections served at a time; default DefaultConcurrency. Above it they get 503 and are
+	// closed.
 	Concurrency int
 
 	Logger     *slog.Logger          // default: discards
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
 }
+
+// DefaultConcurrency is the default of Config.Concurrency.
+const DefaultConcurrency = 16 << 10
 
 const (
 	// headerLimit is the most that request line and header fields may take together; above it 431.
@@ -69,10 +73,12 @@ type Server struct {
 	lookAhead int64
 	jsonShare int // bytes at which a JSON answer stops, once its first batch is whole: an eighth of the budget
 	limits    atomic.Pointer[limits]
-	drain     time.Duration
 
-	http    fasthttp.Server
-	clients clients
+	http        fasthttp.Server
+	clients     clients
+	guard       siteGuard
+	concurrency int
+	turnedAway  chan struct{} // a place for each connection above concurrency that is being told so
 
 	draining  atomic.Bool
 	watchOnce sync.Once
@@ -104,7 +110,9 @@ func newServer(cfg Config, service service) *Server {
 		prices:      prices{cfg.GetPrice, cfg.TransferPrice},
 		lookAhead:   orDefault(cfg.LookAhead, 8<<20),
 		jsonShare:   int(min(max(cfg.Decode.Size()/8, minJSONShare), cfg.Decode.Size())),
-		drain:       orDefault(cfg.Drain, 30*time.Second),
+		guard:       newSiteGuard(cfg.Hosts),
+		concurrency: orDefault(cfg.Concurrency, DefaultConcurrency),
+		turnedAway:  make(chan struct{}, maxTurnedAway),
 		stop:        make(chan struct{}),
 		stopped:     make(chan struct{}),
 	}
@@ -119,7 +127,7 @@ func newServer(cfg Config, service service) *Server {
 		ReadTimeout:        orDefault(cfg.ReadTimeout, 10*time.Second),
 		IdleTimeout:        orDefault(cfg.IdleTimeout, 60*time.Second),
 		WriteTimeout:       s.limits.Load().stallTimeout, // for headers and small bodies; larger ones set their own deadlines
-		Concurrency:        orDefault(cfg.Concurrency, 16<<10),
+		Concurrency:        2 * s.concurrency,            // its own bound answers in plain text: ours is reached before
 		ReadBufferSize:     headerLimit,
 		MaxRequestBodySize: requestBodyLimit,
 		// Idle connections keep 6 KB instead of 16 (measured with 4,000 of them), at no loss for large bodies.
@@ -155,7 +163,8 @@ func orDefault[T int | int64 | time.Duration](v, otherwise T) T {
 // Serve answers on a listener until Shutdown; then it returns nil. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	s.watchOnce.Do(func() { s.watching.Go(s.watch) })
-	err := s.http.Serve(corkedListener{ln})
+	patient := newPatientListener(ln, s.log.With("plane", "data"), s.metrics.acceptErrors)
+	err := s.http.Serve(&dataListener{Listener: patient, srv: s, loopback: onLoopback(ln)})
 	if s.draining.Load() {
 		return nil
 	}
@@ -184,8 +193,8 @@ func (s *Server) Ready() error {
 }
 
 // Shutdown drains: readiness turns first, no connection is accepted any more, idle ones are closed, running answers
-// finish until Config.Drain or ctx is over, and what still runs then is cut. It gives an error when something had to
-// be cut. A second call waits for the first and gives its result.
+// finish until ctx ends, and what still runs then is cut. It gives an error when something had to be cut. A second call
+// waits for the first and gives its result.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopOnce.Do(func() {
 		s.draining.Store(true)
@@ -201,8 +210,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) shutdown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.drain)
-	defer cancel()
 	err := s.http.ShutdownWithContext(ctx)
 	if err != nil {
 		s.clients.cutAll()
@@ -238,7 +245,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		}
 		x.enter(phaseWriting) // the header, by fasthttp, with the body's memory held
 	}()
-	if err := suspicious(ctx); err != nil {
+	err := suspicious(ctx)
+	if err == nil {
+		err = s.foreign(ctx)
+	}
+	if err != nil {
 		x.fail(err)
 		x.resp.SetConnectionClose()
 		return
@@ -248,8 +259,18 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
+// foreign refuses what comes from other sites' pages.
+func (s *Server) foreign(ctx *fasthttp.RequestCtx) *problem {
+	h := &ctx.Request.Header
+	conn, _ := ctx.Conn().(*corkedConn)
+	return s.guard.refuse(&siteRequest{
+		loopback: conn != nil && conn.loopback, http10: !h.IsHTTP11(), hosts: [2][]byte{h.Host(), ctx.URI().Host()},
+		origin: h.Peek("Origin"), site: h.Peek("Sec-Fetch-Site"), mode: h.Peek("Sec-Fetch-Mode"), dest: h.Peek("Sec-Fetch-Dest"),
+	})
+}
+
 // suspicious refuses what a proxy in front may read differently than fasthttp does, which takes chunks for the length
-// of a body that has both, and unfolds folded fields.
+// of a body that has both, unfolds folded fields, and ends a line at a line feed alone.
 func suspicious(ctx *fasthttp.RequestCtx) *problem {
 	h := &ctx.Request.Header
 	if version := string(h.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
@@ -260,13 +281,13 @@ func suspicious(ctx *fasthttp.RequestCtx) *problem {
 	for len(raw) > 0 {
 		var line []byte
 		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
-		if len(line) == 0 {
-			continue
+		if len(line) == 0 || line[len(line)-1] != '\r' {
+			return newProblem(codeBadParameter, "a header line ends without a carriage return")
 		}
 		if line[0] == ' ' || line[0] == '\t' {
 			return newProblem(codeBadParameter, "folded header field")
 		}
-		name, _, _ := bytes.Cut(line, []byte{':'})
+		name, value, _ := bytes.Cut(line, []byte{':'})
 		switch {
 		case equalFold(name, "host"):
 			hosts++
@@ -274,11 +295,16 @@ func suspicious(ctx *fasthttp.RequestCtx) *problem {
 			lengths++
 		case equalFold(name, "transfer-encoding"):
 			encodings++
+			if !equalFold(bytes.TrimSpace(value), "chunked") {
+				return newProblem(codeBadParameter, "no transfer coding but chunked is understood")
+			}
 		}
 	}
 	switch {
 	case hosts > 1:
 		return newProblem(codeBadParameter, "more than one Host field")
+	case hosts == 0 && h.IsHTTP11():
+		return newProblem(codeBadParameter, "no Host field")
 	case lengths > 1, encodings > 1, lengths > 0 && encodings > 0, encodings > 0 && !h.IsHTTP11():
 		return newProblem(codeBadParameter, "ambiguous length of the request's body")
 	}
@@ -289,7 +315,8 @@ func suspicious(ctx *fasthttp.RequestCtx) *problem {
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	p := newProblem(codeExpectation, "no request takes a body")
 	ctx.Response.Header.SetContentType(formats[formatJSON].mediaType)
-	ctx.Response.SetBodyRaw(append(p.appendFields([]byte{'{'}, ""), '}', '\n'))
+	ctx.Response.Header.SetBytesV("X-Request-Id", appendRequestID(nil, ctx.Request.Header.Peek("X-Request-Id")))
+	ctx.Response.SetBodyRaw(p.appendBody(nil, ""))
 	s.metrics.observe(routeOther, p.status(), 0, 0)
 	return p.status()
 }
@@ -311,7 +338,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.SetStatusCode(p.status())
 	ctx.Response.Header.SetContentType(formats[formatJSON].mediaType)
 	ctx.Response.Header.SetBytesV("X-Request-Id", appendRequestID(nil, nil))
-	ctx.Response.SetBodyRaw(append(p.appendFields([]byte{'{'}, ""), '}', '\n'))
+	ctx.Response.SetBodyRaw(p.appendBody(nil, ""))
 	s.metrics.observe(routeOther, p.status(), 0, 0)
 }
 

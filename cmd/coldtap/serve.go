@@ -68,13 +68,12 @@ func manifestProgress(env *environment) func(done, all int64) {
 	}
 }
 
-// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing.
+// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing. stop does not
+// wait for a reading that is under way: the file may be a pipe, or lie on a mount that is gone.
 func (s *server) reloadOnHangup(source config.Source) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		for range hangups {
 			s.reload(source)
 		}
@@ -82,7 +81,6 @@ func (s *server) reloadOnHangup(source config.Source) (stop func()) {
 	return func() {
 		signal.Stop(hangups)
 		close(hangups)
-		<-done
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +29,10 @@ type server struct {
 	catalog metadata
 	path    *assembly.ReadPath
 	gateway *gateway.Server
-	admin   *http.Server
+	admin   *gateway.Admin
 
 	data, adminListener net.Listener
 }
-
-// adminHeaderTimeout bounds how long the admin plane waits for a request's header.
-const adminHeaderTimeout = 5 * time.Second
 
 // newServer builds a gateway and takes its ports; nothing is answered before Run. progress is told how far the reading of
 // an archive's manifests is, until they are read; nil = nobody.
@@ -43,7 +40,7 @@ func newServer(ctx context.Context, cfg config.Config, progress func(done, all i
 	s = &server{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close(ctx))
+			err = errors.Join(err, s.close(0))
 		}
 	}()
 	registry := prometheus.NewRegistry()
@@ -109,16 +106,17 @@ func newServer(ctx context.Context, cfg config.Config, progress func(done, all i
 		MaxResponseBytes: int64(cfg.Limits.MaxResponseBytes),
 		LookAhead:        lookAhead * int64(cfg.Cache.Chunk),
 		StallTimeout:     time.Duration(cfg.Limits.StallTimeout),
+		Hosts:            cfg.Hosts,
+		Concurrency:      connections(descriptors(), cfg.Reader.Threads, log),
 		GetPrice:         cfg.Store.Price.Per1000Gets,
 		TransferPrice:    cfg.Store.Price.PerGiB,
 		Logger:           log,
 		Registerer:       registry,
 	})
 	front.Store(s.gateway)
-	s.admin = &http.Server{
-		Handler:           gateway.NewAdmin(registry, s.gateway.Ready, s.catalog.Status),
-		ReadHeaderTimeout: adminHeaderTimeout,
-	}
+	s.admin = gateway.NewAdmin(gateway.AdminConfig{
+		Metrics: registry, Ready: s.gateway.Ready, Status: s.catalog.Status, Hosts: cfg.Hosts, Logger: log, Registerer: registry,
+	})
 	return s, nil
 }
 
@@ -159,39 +157,62 @@ func (s *server) run(ctx context.Context, drain time.Duration) error {
 		}
 	}
 	s.log.Info("draining", "limit", drain.String())
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	return errors.Join(err, s.close(limit))
+	return errors.Join(err, s.close(drain))
 }
 
-// close ends everything that was started, in reverse order.
-func (s *server) close(ctx context.Context) error {
+// What is ended after the drain has a share of its own, so that nothing uses up another's.
+const (
+	adminShare    = 2 * time.Second
+	readPathShare = 5 * time.Second
+	metadataShare = 10 * time.Second // a snapshot file may be written
+	storeShare    = 2 * time.Second
+	// lateness is how much later than its share something may end that has ended because of it: answers are cut.
+	lateness = 2 * time.Second
+)
+
+// close ends everything that was started, in reverse order; running answers have drain to finish. What does not end
+// within its share is an error and left behind: the process ends anyway.
+func (s *server) close(drain time.Duration) error {
 	var errs []error
-	add := func(what string, err error) {
-		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+	end := func(what string, share time.Duration, f func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(context.Background(), share)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- f(ctx) }()
+		late := time.NewTimer(share + lateness)
+		defer late.Stop()
+		select {
+		case err := <-ended:
+			if err != nil && !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, fmt.Errorf("%s: %w", what, err))
+			}
+		case <-late.C:
+			errs = append(errs, fmt.Errorf("%s: not ended within %s", what, share))
 		}
 	}
+	closed := func(c io.Closer) func(context.Context) error {
+		return func(context.Context) error { return c.Close() }
+	}
 	if s.gateway != nil {
-		add("drain", s.gateway.Shutdown(ctx))
+		end("drain", drain, s.gateway.Shutdown)
 	}
 	if s.data != nil {
-		add("listener", s.data.Close())
+		end("listener", storeShare, closed(s.data))
 	}
 	if s.admin != nil {
-		add("admin", s.admin.Shutdown(ctx))
+		end("admin", adminShare, s.admin.Shutdown)
 	}
 	if s.adminListener != nil {
-		add("admin listener", s.adminListener.Close())
+		end("admin listener", storeShare, closed(s.adminListener))
 	}
 	if s.path != nil {
-		add("read path", s.path.Close(ctx))
+		end("read path", readPathShare, s.path.Close)
 	}
 	if s.catalog != nil {
-		add("metadata", s.catalog.Close())
+		end("metadata", metadataShare, closed(s.catalog))
 	}
 	if s.backend != nil {
-		add("store", s.backend.Close())
+		end("store", storeShare, closed(s.backend))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"bytes"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unsafe"
+)
+
+// siteGuard keeps web pages of other sites from reading through the browser of somebody who reaches a listener that they
+// do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host field
+// gives away, or asks for it by its address, which the browser says in Origin and Sec-Fetch-Site.
+type siteGuard struct {
+	names map[string]struct{} // lower-case
+}
+
+func newSiteGuard(hosts []string) siteGuard {
+	g := siteGuard{make(map[string]struct{}, len(hosts)+1)}
+	for _, name := range append([]string{"localhost"}, hosts...) {
+		g.names[strings.ToLower(strings.TrimSuffix(name, "."))] = struct{}{}
+	}
+	return g
+}
+
+// siteRequest is what a request says of where it comes from and goes to; empty fields were not sent.
+type siteRequest struct {
+	loopback bool      // the listener is on a loopback address
+	http10   bool      // HTTP/1.0 knows no Host
+	hosts    [2][]byte // the Host field, and the host of the request's target
+	origin   []byte
+	// Sec-Fetch-Site, -Mode and -Dest, which browsers send to loopback addresses and over TLS.
+	site, mode, dest []byte
+}
+
+// refuse says why a request is not answered, nil when it is.
+func (g siteGuard) refuse(r *siteRequest) *problem {
+	if r.loopback {
+		for _, host := range r.hosts {
+			if !g.knows(host, r.http10) {
+				return newProblem(codeMisdirected, "this listener does not answer to host %q, only to localhost, IP addresses and the names in the configuration's hosts", printable(host))
+			}
+		}
+	}
+	// What a page embeds or fetches is refused. A link to here that a person follows is not: the page cannot read it.
+	followed := string(r.mode) == "navigate" && string(r.dest) == "document"
+	if string(r.site) == "cross-site" && !followed {
+		return newProblem(codeNotAllowed, "requests of other sites' pages are not answered")
+	}
+	if len(r.origin) > 0 && !sameHost(r.origin, r.hosts[0]) {
+		return newProblem(codeNotAllowed, "requests of other sites' pages are not answered, and %q is another site than %q", printable(r.origin), printable(r.hosts[0]))
+	}
+	return nil
+}
+
+// knows says whether a loopback listener answers to a host, with or without a port. No browser leaves it out.
+func (g siteGuard) knows(authority []byte, http10 bool) bool {
+	if len(authority) == 0 {
+		return http10
+	}
+	host, literal := hostOf(authority)
+	if literal {
+		return true
+	}
+	var lower [256]byte
+	if len(host) == 0 || len(host) > len(lower) {
+		return false
+	}
+	for i, c := range host {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	_, ok := g.names[string(lower[:len(host)])]
+	return ok
+}
+
+// hostOf gives the host of host[:port], without the root's dot behind a name, and whether it is an IP literal; nothing
+// when it is malformed.
+func hostOf(authority []byte) (host []byte, literal bool) {
+	host, port := authority, []byte(nil)
+	if authority[0] == '[' {
+		end := bytes.IndexByte(authority, ']')
+		if end < 0 {
+			return nil, false
+		}
+		host, port = authority[1:end], authority[end+1:]
+		if bytes.IndexByte(host, ':') < 0 || !isAddress(host) {
+			return nil, false
+		}
+		literal = true
+	} else if colon := bytes.IndexByte(authority, ':'); colon >= 0 {
+		host, port = authority[:colon], authority[colon:]
+	}
+	if len(port) > 0 {
+		if port[0] != ':' || len(bytes.TrimLeft(port[1:], "0123456789")) > 0 {
+			return nil, false
+		}
+	}
+	if !literal {
+		if literal = isAddress(host); !literal {
+			host = bytes.TrimSuffix(host, []byte{'.'})
+		}
+	}
+	return host, literal
+}
+
+// isAddress says whether b is an IP address. It does not keep b.
+func isAddress(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	_, err := netip.ParseAddr(unsafe.String(&b[0], len(b)))
+	return err == nil
+}
+
+// sameHost says whether a page of this origin lies on the host that it asks, on whatever port.
+func sameHost(origin, authority []byte) bool {
+	u, err := url.Parse(string(origin))
+	if err != nil || u.Host == "" || len(authority) == 0 {
+		return false // "null" among others: a page without an origin of its own
+	}
+	a, _ := hostOf([]byte(u.Host))
+	b, _ := hostOf(authority)
+	return len(a) > 0 && bytes.EqualFold(a, b)
+}
