@@ -57,7 +57,11 @@ type s3Store struct {
 
 // OpenS3 uses the SDK's default credential chain unless cfg has credentials. Nothing is asked of the store yet.
 func OpenS3(ctx context.Context, cfg S3Config) (Backend, error) {
-	return openS3(ctx, cfg, readTuning, writeTuning)
+	s, err := openS3(ctx, cfg, readTuning, writeTuning)
+	if err != nil {
+		return nil, err // not s: a nil *s3Store in a Backend is no nil Backend
+	}
+	return s, nil
 }
 
 func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections int) transportTuning) (*s3Store, error) {
