@@ -36,7 +36,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		{"profile", [2]string{"AWS_PROFILE", "nosuch"}, s3, "nosuch"},
 		{"certificates", [2]string{"AWS_CA_BUNDLE", filepath.Join(dir, "none.pem")}, s3, "none.pem"},
 		{"malformed certificates", [2]string{"AWS_CA_BUNDLE", file("bad.pem", "no certificate")}, s3, "PEM"},
-		{"malformed file", [2]string{"AWS_CONFIG_FILE", file("config", "[default\nregion")}, s3, "config"},
+		{"wrong setting", [2]string{"AWS_CONFIG_FILE", file("config", "[default]\nretry_mode = sometimes\n")}, s3, "sometimes"},
 		{"attempts", [2]string{"AWS_MAX_ATTEMPTS", "x"}, s3, "AWS_MAX_ATTEMPTS"},
 		{"s3 endpoint", [2]string{}, func(c *config.Store) { s3(c); c.S3.Endpoint = "127.0.0.1:9000" }, "127.0.0.1:9000"},
 		{"gcs credentials", [2]string{}, func(c *config.Store) {
@@ -64,26 +64,19 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			cfg := testConfig(t)
 			c.make(&cfg.Store)
 			path := writeConfig(t, cfg)
-			for _, tt := range []struct {
-				code int
-				args string
-			}{
-				{exitFailed, "serve"},
-				{exitFailed, "offload --standalone --once"},
-				{exitFailed, "offload rebuild"},
-				{exitFailed, "offload rebuild --dry-run"},
-				{exitFailed, "inspect verify"},
-				{exitFailed, "inspect segments plain"},
-				{exitFailed, "inspect segment kPBl8ErGTLyGEYFGJ5zFmQ"},
-				{exitFailed, "inspect log plain/00000000000000000000.log"},
-				{exitFailed, "inspect index plain/00000000000000000000.index"},
-				{exitUsage, "serve --check"},
-				{exitUsage, "offload --check"},
-				{exitUsage, "offload rebuild --check"},
+			for _, args := range []string{"serve --check", "offload --check", "offload rebuild --check"} {
+				code, _, said := commandLine(t, append(strings.Fields(args), "--config", path)...)
+				if code != exitUsage || !strings.Contains(said, c.want) || !strings.Contains(said, "store") {
+					t.Fatalf("%s: exit %d, want %q in\n%s", args, code, c.want, said)
+				}
+			}
+			for _, args := range []string{
+				"serve", "offload --standalone --once", "offload rebuild", "offload rebuild --dry-run", "inspect verify", "inspect segments plain",
+				"inspect segment kPBl8ErGTLyGEYFGJ5zFmQ", "inspect log plain/00000000000000000000.log", "inspect index plain/00000000000000000000.index",
 			} {
-				code, _, said := commandLine(t, append(strings.Fields(tt.args), "--config", path)...)
-				if code != tt.code || !strings.Contains(said, c.want) || !strings.Contains(said, "store") {
-					t.Errorf("%s: exit %d, want %d and %q in\n%s", tt.args, code, tt.code, c.want, said)
+				code, _, said := commandLine(t, append(strings.Fields(args), "--config", path)...)
+				if code != exitFailed || !strings.Contains(said, c.want) || !strings.Contains(said, "store") {
+					t.Errorf("%s: exit %d, want %q in\n%s", args, code, c.want, said)
 				}
 			}
 		})
