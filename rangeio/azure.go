@@ -125,7 +125,9 @@ func azureDialer(cfg AzureConfig) (func(*container.ClientOptions) (*container.Cl
 	if !strings.HasPrefix(service, "https://") {
 		return nil, errors.New("tokens of the default credentials are sent over https only")
 	}
-	chain, err := azidentity.NewDefaultAzureCredential(nil)
+	chain, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
+		ClientOptions: policy.ClientOptions{Transport: tokenClient()},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (s *azureStore) Open(ctx context.Context, key string, off, n int64, etag st
 	}
 	var out blob.DownloadStreamResponse
 	if err := s.call(ctx, opGet, key, func() (err error) {
-		out, err = s.reads.NewBlobClient(name).DownloadStream(ctx, o)
+		out, err = s.reads.NewBlobClient(name).DownloadStream(withPayload(ctx), o)
 		return err
 	}); err != nil {
 		return nil, Info{}, err
@@ -110,7 +110,8 @@ func (s *azureStore) List(ctx context.Context, prefix string, fn func(Object) er
 	bad := func(err error) error { return &Error{Kind: BadAnswer, Op: opList, Key: prefix, Err: err} }
 	order := listOrder{prefix: s.prefix + prefix}
 	pager := s.reads.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
-		Prefix: &order.prefix, Include: container.ListBlobsInclude{Metadata: true}, // the mark of directories; our own blobs have none
+		MaxResults: to.Ptr(int32(1000)),                                                // see maxAnswer; the default is 5,000
+		Prefix:     &order.prefix, Include: container.ListBlobsInclude{Metadata: true}, // the mark of directories; our own blobs have none
 	})
 	for marker := ""; pager.More(); {
 		var page container.ListBlobsFlatResponse

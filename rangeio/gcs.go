@@ -82,14 +82,7 @@ func (s *gcsStore) call(ctx context.Context, op, key string, f func() error) *Er
 	return s.pools.call(ctx, op, key, f, gcsFailure)
 }
 
-const (
-	// maxAnswer bounds the JSON of an answer: a page of 1,000 names of 1,024 bytes, each escaped sixfold, fits.
-	maxAnswer = 16 << 20
-	// maxErrorPage bounds an answer with an error status.
-	maxErrorPage = 64 << 10
-)
-
-// gcsTransport adds to each request what the library has no way to say, and bounds the answers that the library reads whole.
+// gcsTransport adds to each request what the library has no way to say.
 type gcsTransport struct {
 	pool   *http.Transport
 	host   string
@@ -105,8 +98,7 @@ func (t *gcsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	req = req.Clone(ctx)
-	media := req.URL.Query().Get("alt") == "media"
-	if media {
+	if req.URL.Query().Get("alt") == "media" {
 		// Without it, objects with Content-Encoding gzip are unpacked on the way: no range, another size. The library refuses to set the header itself,
 		// but with the transport's own unpacking off it is safe.
 		req.Header.Set("Accept-Encoding", "gzip")
@@ -117,27 +109,12 @@ func (t *gcsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	res, err := t.pool.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if refused := res.StatusCode >= 300; refused {
-		res.Body = &cappedBody{Reader: io.LimitReader(res.Body, maxErrorPage), Closer: res.Body}
-	} else if !media {
-		res.Body = &cappedBody{Reader: io.LimitReader(res.Body, maxAnswer), Closer: res.Body}
-	}
-	return res, nil
+	return t.pool.RoundTrip(req)
 }
 
 // trusts: the token goes to the endpoint, and to Google over TLS.
 func (t *gcsTransport) trusts(req *http.Request) bool {
 	return req.URL.Host == t.host || (req.URL.Scheme == "https" && strings.HasSuffix(req.URL.Host, ".googleapis.com"))
-}
-
-// cappedBody ends a body early.
-type cappedBody struct {
-	io.Reader
-	io.Closer
 }
 
 func closeBody(b io.Closer) {

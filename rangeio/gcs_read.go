@@ -32,7 +32,7 @@ func (s *gcsStore) Open(ctx context.Context, key string, off, n int64, etag stri
 	if err := askedRange(key, off, n); err != nil {
 		return nil, Info{}, err
 	}
-	get := s.reads.Objects.Get(s.bucket, name).Context(ctx)
+	get := s.reads.Objects.Get(s.bucket, name).Context(withPayload(ctx))
 	if n >= 0 {
 		get.Header().Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 	}

@@ -44,10 +44,10 @@ func (p pools) call(ctx context.Context, op, key string, f func() error, classif
 	return e
 }
 
-// httpClient follows no redirects: credentials are for one host.
+// httpClient follows no redirects, since credentials are for one host, and bounds every answer that is read whole.
 func httpClient(rt http.RoundTripper) *http.Client {
 	return &http.Client{
-		Transport:     rt,
+		Transport:     boundedBodies{RoundTripper: rt},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
@@ -107,10 +108,7 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 				o.BaseEndpoint = aws.String(cfg.Endpoint)
 			}
 			o.UsePathStyle = cfg.PathStyle
-			o.HTTPClient = &http.Client{
-				Transport:     pool,
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a signature is for one host
-			}
+			o.HTTPClient = httpClient(pool)
 			o.Retryer = retryer
 			o.RequestChecksumCalculation = requestChecksums
 			// S3 gives no checksum for most ranges, and some stores give the whole object's, which fails every read; Kafka's batches carry their own.
@@ -138,6 +136,8 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 func loadSDK(ctx context.Context, cfg S3Config) (aws.Config, error) {
 	opts := []func(*config.LoadOptions) error{
 		config.WithLogger(logging.Nop{}),
+		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = tokenClient() }), // it would make one of its own
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.DialContext = boundedDial(t.DialContext) })),
 		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) {
 			// Renewed a little before they end: a request signed in the last second arrives expired.
 			o.ExpiryWindow = 10 * time.Second

@@ -117,8 +117,11 @@ func isExpiredToken(err error) bool {
 	return false
 }
 
-// malformed tells an answer that is no HTTP from a broken connection. net/http has no type for it; a Content-Length beyond 63 bits is such a case.
+// malformed tells an answer that is no HTTP, or has no end, from a broken connection. net/http has no type for it; a Content-Length beyond 63 bits is such a case.
 func malformed(err error) bool {
+	if errors.Is(err, errLongAnswer) {
+		return true
+	}
 	s := err.Error()
 	return strings.Contains(s, "malformed") || strings.Contains(s, "bad Content-Length")
 }

@@ -28,7 +28,7 @@ func (s *s3Store) Open(ctx context.Context, key string, off, n int64, etag strin
 	}
 	var out *s3.GetObjectOutput
 	if err := s.call(ctx, opGet, key, func() (err error) {
-		out, err = s.reads.GetObject(ctx, in)
+		out, err = s.reads.GetObject(withPayload(ctx), in)
 		return err
 	}); err != nil {
 		return nil, Info{}, err
