@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"coldtap/internal/config"
 	"coldtap/rangeio"
@@ -21,6 +23,9 @@ func checkParts(cfg config.Config) error {
 	if err != nil {
 		problems = append(problems, fmt.Errorf("store: %w", err))
 	}
+	if cfg.Store.Kind == "file" {
+		problems = append(problems, checkFolder(cfg.Store.File.Dir))
+	}
 	_, err = openLayout(cfg, rangeio.NewClient(rangeio.OpenFileLater(os.DevNull), rangeio.Config{}), openingMemory(cfg), nil)
 	problems = append(problems, err)
 	if cfg.Metadata.Kind == "kafka" {
@@ -31,6 +36,23 @@ func checkParts(cfg config.Config) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// checkFolder refuses a file in the place of the store's folder, or of one above it. A folder that is not there yet is made
+// by the first offload.
+func checkFolder(dir string) error {
+	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir):
+			continue
+		case err != nil:
+			return fmt.Errorf("store.file.dir: %w", err)
+		case !info.IsDir():
+			return fmt.Errorf("store.file.dir: %s is no folder", dir)
+		}
+		return nil
+	}
 }
 
 // checkOffload adds what offload refuses.
