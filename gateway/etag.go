@@ -32,7 +32,11 @@ func (x *exchange) setETag(st stream, mediaType string, encoding jsonenc.Encodin
 		sum.Write(id[:])
 	}
 	var numbers []byte
-	for _, n := range [...]int64{st.StartOffset(), r.EndOffset, r.EndTimestamp, r.MaxBytes, r.MaxRecords, int64(r.Isolation), int64(encoding)} {
+	since := int64(-1)
+	if r.HasStartTimestamp {
+		since = r.StartTimestamp
+	}
+	for _, n := range [...]int64{st.StartOffset(), r.EndOffset, since, r.EndTimestamp, r.Lateness, r.MaxBytes, r.MaxRecords, int64(r.Isolation), int64(encoding)} {
 		numbers = binary.BigEndian.AppendUint64(numbers, uint64(n))
 	}
 	sum.Write(numbers)

@@ -39,7 +39,8 @@ func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
 	if x.req.Bulk {
 		lane = "bulk"
 	}
-	a.head = append(append(append(dst, `,"lane":"`...), lane...), `","segments":[`...)
+	dst = append(append(append(dst, `,"lane":"`...), lane...), '"')
+	a.head = append(appendTimeRange(dst, &x.req), `,"segments":[`...)
 	inMemory, missing, gets, bytes := 0, 0, 0, int64(0)
 	for i := range plan.Segments {
 		part := &plan.Segments[i]
@@ -70,6 +71,25 @@ func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
 	h.SetBytesV("X-Store-Requests", x.decimal(int64(plan.Stats.StoreRequests)))
 	h.SetBytesV("X-Store-Bytes", x.decimal(plan.Stats.StoreBytes))
 	return x.sendListing(ctx, a, string(append(tail, "}\n"...)))
+}
+
+// promise says what a range of time holds.
+const promise = "text formats hold exactly the records with start_timestamp <= timestamp < end_timestamp, among the offsets from the start up to the first record " +
+	"at or after end_timestamp + lateness, where the answer ends with range; raw batches are those whose header's timestamps overlap the range. " +
+	"What comes behind that record is not looked at: where timestamps are out of order, give a lateness as long as records are late"
+
+func appendTimeRange(dst []byte, r *fetch.Request) []byte {
+	if !r.HasStartTimestamp && r.EndTimestamp < 0 {
+		return dst
+	}
+	start := int64(-1)
+	if r.HasStartTimestamp {
+		start = r.StartTimestamp
+	}
+	dst = appendOffset(append(dst, `,"time_range":{"start_timestamp":`...), start)
+	dst = appendOffset(append(dst, `,"end_timestamp":`...), r.EndTimestamp)
+	dst = append(append(dst, `,"lateness":"`...), latenessText(r.Lateness)...)
+	return append(append(append(dst, `","promise":"`...), promise...), `"}`...)
 }
 
 func getsOf(part *fetch.PlanSegment) int {

@@ -352,12 +352,15 @@ func TestNextAddress(t *testing.T) {
 	for _, c := range []struct{ path, query, want string }{
 		{"/topics/a/partitions/0/records", "offset=5", "/topics/a/partitions/0/records?offset=9"},
 		{"/t", "max_bytes=5&offset=5&encoding=json", "/t?offset=9&max_bytes=5&encoding=json"},
-		{"/t", "timestamp=1&end_timestamp=2026-01-01T00:00:00%2B02:00", "/t?offset=9&end_timestamp=2026-01-01T00:00:00%2B02:00"},
+		{"/t", "timestamp=1&end_timestamp=2026-01-01T00:00:00%2B02:00", "/t?offset=9&start_timestamp=1&end_timestamp=2026-01-01T00:00:00%2B02:00"},
+		{"/t", "max_bytes=5&time%73tamp=2026-01-01+00:00:00&lateness=1h&end_timestamp=2ms", "/t?offset=9&max_bytes=5&start_timestamp=2026-01-01+00:00:00&lateness=1h&end_timestamp=2ms"},
+		{"/t", "timestamp=1&max_bytes=5", "/t?offset=9&max_bytes=5"},
+		{"/t", "offset=5&start_timestamp=1&end_timestamp=2", "/t?offset=9&start_timestamp=1&end_timestamp=2"},
 		{"/t", "offse%74=5&a=<\">\\\r\n\xff", "/t?offset=9&a=%3C%22%3E%5C%0D%0A%FF"},
 		{"/t", "&&offset=5&", "/t?offset=9"},
 	} {
 		q := new(query)
-		if got := string(q.appendNext(nil, []byte(c.path), []byte(c.query), 9)); got != c.want {
+		if got := string(q.appendNext(nil, []byte(c.path), []byte(c.query), 9, strings.Contains(c.query, "end_timestamp"))); got != c.want {
 			t.Errorf("%s?%s: %s, want %s", c.path, c.query, got, c.want)
 		}
 	}

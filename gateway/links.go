@@ -12,7 +12,7 @@ import (
 func (x *exchange) prepareLink(ctx *fasthttp.RequestCtx) {
 	uri := ctx.URI()
 	x.linkHead = append(appendURI(append(x.linkHead[:0], '<'), uri.PathOriginal()), "?offset="...)
-	x.linkTail = append(x.query.appendRest(x.linkTail[:0], uri.QueryString()), `>; rel="next"`...)
+	x.linkTail = append(x.query.appendRest(x.linkTail[:0], uri.QueryString(), x.req.HasStartTimestamp), `>; rel="next"`...)
 }
 
 // setNextLink links to the page that begins at an offset.
@@ -22,26 +22,29 @@ func (x *exchange) setNextLink(offset int64) {
 	x.resp.Header.SetBytesV("Link", x.link)
 }
 
-// appendNext appends the address of the same request from another offset on.
-func (q *query) appendNext(dst, path, queryString []byte, offset int64) []byte {
+// appendNext appends the address of the same request from another offset on. What was timestamp in a range of time is
+// start_timestamp there.
+func (q *query) appendNext(dst, path, queryString []byte, offset int64, timeRange bool) []byte {
 	dst = append(appendURI(dst, path), "?offset="...)
 	dst = strconv.AppendInt(dst, offset, 10)
-	return q.appendRest(dst, queryString)
+	return q.appendRest(dst, queryString, timeRange)
 }
 
 // appendRest appends the parameters that do not say where to start.
-func (q *query) appendRest(dst, queryString []byte) []byte {
+func (q *query) appendRest(dst, queryString []byte, timeRange bool) []byte {
 	for len(queryString) > 0 {
 		var pair []byte
 		pair, queryString, _ = bytes.Cut(queryString, []byte{'&'})
-		name, _, _ := bytes.Cut(pair, []byte{'='})
+		name, value, _ := bytes.Cut(pair, []byte{'='})
 		q.scratch = q.scratch[:0]
 		name, _ = q.decode(name)
-		if len(pair) == 0 || string(name) == "offset" || string(name) == "timestamp" {
-			continue
+		switch {
+		case len(pair) == 0 || string(name) == "offset":
+		case string(name) != "timestamp":
+			dst = appendURI(append(dst, '&'), pair)
+		case timeRange:
+			dst = appendURI(append(dst, "&start_timestamp="...), value)
 		}
-		dst = append(dst, '&')
-		dst = appendURI(dst, pair)
 	}
 	return dst
 }

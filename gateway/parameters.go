@@ -20,9 +20,10 @@ const (
 type wanted struct {
 	encoding jsonenc.Encoding
 	explain  bool
-	summary  bool    // ndjson tells in a last line how it ended
-	toEnd    bool    // a stream that goes on to the end that the client gave
-	from, to instant // timestamp and end_timestamp, as they were written
+	summary  bool // ndjson tells in a last line how it ended
+	toEnd    bool // a stream that goes on to the end that the client gave
+
+	from, since, to instant // timestamp, start_timestamp and end_timestamp, as they were written
 }
 
 // parseRecords fills x.req from the query of a records or messages request. resume is the start that a reconnecting
@@ -37,7 +38,7 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	if messages {
 		r.MaxRecords = 1
 	}
-	haveOffset, haveTime, haveBytes := false, false, false
+	haveOffset, haveTime, haveBytes, haveLateness := false, false, false, false
 	mostBytes := x.srv.limits.Load().maxBytes
 	if format.isStream() {
 		r.Stream, r.MaxBytes, mostBytes = true, defaultMaxBytes, math.MaxInt64
@@ -72,6 +73,16 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			if err = q.once("end_timestamp"); err == nil {
 				want.to, err = timestamp("end_timestamp", q.value)
 				r.EndTimestamp = want.to.ms
+			}
+		case name == "start_timestamp":
+			if err = q.once("start_timestamp"); err == nil {
+				want.since, err = timestamp("start_timestamp", q.value)
+				r.StartTimestamp, r.HasStartTimestamp = want.since.ms, true
+			}
+		case name == "lateness":
+			if err = q.once("lateness"); err == nil {
+				haveLateness = true
+				r.Lateness, err = lateness(q.value)
 			}
 		case name == "max_bytes":
 			if err = q.once("max_bytes"); err == nil {
@@ -124,15 +135,27 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 		}
 	}
 	switch {
+	case haveTime && r.HasStartTimestamp:
+		return want, badParameter("start_timestamp", "it is a filter beside offset; a range of time is timestamp and end_timestamp")
+	case haveLateness && r.EndTimestamp < 0:
+		return want, badParameter("lateness", "it says how far to look beyond end_timestamp, which is not given")
+	case haveTime && r.EndTimestamp >= 0:
+		r.StartTimestamp, r.HasStartTimestamp = r.Timestamp, true
+	}
+	if r.HasStartTimestamp && r.EndTimestamp >= 0 && r.EndTimestamp < r.StartTimestamp {
+		name := "start_timestamp"
+		if haveTime {
+			name = "timestamp"
+		}
+		return want, newProblem(codeContradiction, "end_timestamp %d is before %s %d", r.EndTimestamp, name, r.StartTimestamp)
+	}
+	switch {
 	case resume >= 0:
 		r.Start, r.Offset, haveOffset, haveTime = fetch.FromOffset, resume, true, false
 	case haveOffset == haveTime:
 		return want, newProblem(codeContradiction, "give either offset (a number, earliest, latest or earliest_local) or timestamp, exactly one of them")
 	case haveTime:
 		r.Start = fetch.FromTimestamp
-		if r.EndTimestamp >= 0 && r.EndTimestamp < r.Timestamp {
-			return want, newProblem(codeContradiction, "end_timestamp %d is before timestamp %d", r.EndTimestamp, r.Timestamp)
-		}
 	}
 	if r.Start == fetch.FromOffset && r.EndOffset >= 0 && r.EndOffset < r.Offset {
 		return want, newProblem(codeContradiction, "end_offset %d is before offset %d", r.EndOffset, r.Offset)

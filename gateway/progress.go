@@ -48,6 +48,9 @@ func (x *exchange) setProgress(p progress) {
 // appendEnd appends why an answer stopped as members of a JSON object, without braces.
 func (x *exchange) appendEnd(dst []byte, p progress) []byte {
 	dst = append(append(append(dst, `"end":"`...), p.end.String()...), '"')
+	if x.req.EndTimestamp >= 0 {
+		dst = append(append(append(dst, `,"lateness":"`...), latenessText(x.req.Lateness)...), '"')
+	}
 	if p.decided >= 0 {
 		dst = strconv.AppendInt(append(dst, `,"decided_end_offset":`...), p.decided, 10)
 	}

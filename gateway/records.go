@@ -29,6 +29,9 @@ func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
 	if bad := x.refuseSeconds("timestamp", want.from); bad != nil {
 		return bad
 	}
+	if bad := x.refuseSeconds("start_timestamp", want.since); bad != nil {
+		return bad
+	}
 	if bad := x.refuseSeconds("end_timestamp", want.to); bad != nil {
 		return bad
 	}
@@ -46,6 +49,9 @@ func (x *exchange) serveRecords(ctx *fasthttp.RequestCtx) error {
 	bounds := st.Bounds()
 	x.setOffset("X-Kafka-Log-Start-Offset", bounds.Start)
 	x.setOffset("X-Kafka-Tiered-End-Offset", bounds.TieredEnd)
+	if x.req.EndTimestamp >= 0 {
+		x.resp.Header.Set("X-Kafka-Lateness", latenessText(x.req.Lateness))
+	}
 	tag := ""
 	if format != formatEvents {
 		tag = x.setETag(st, offer.mediaType, want.encoding)
@@ -304,7 +310,7 @@ func (x *exchange) appendMetadata(dst, path, queryString []byte, p progress) []b
 	}
 	dst = append(dst, `","next":`...)
 	if p.end == fetch.EndLimit {
-		dst = x.query.appendNext(append(dst, '"'), path, queryString, p.next)
+		dst = x.query.appendNext(append(dst, '"'), path, queryString, p.next, x.req.HasStartTimestamp)
 		dst = append(dst, '"')
 	} else {
 		dst = append(dst, "null"...)

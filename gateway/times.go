@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"strconv"
 	"time"
 )
 
@@ -116,6 +117,33 @@ func fractionOfSecond(b []byte) (ms int64, rest []byte, ok bool) {
 func field(b []byte, least, most int) (int, bool) {
 	n, ok := digits(b)
 	return int(n), ok && int64(least) <= n && n <= int64(most)
+}
+
+// lateness parses how far out of order timestamps may be, in milliseconds, rounded up.
+func lateness(value []byte) (ms int64, err *problem) {
+	d, bad := time.ParseDuration(string(value))
+	if bad != nil || d < 0 {
+		return 0, badParameter("lateness", "must be a duration of h, m, s and ms, such as 0s, 10m or 24h, not %q", printable(value))
+	}
+	if ms = d.Milliseconds(); d%time.Millisecond != 0 {
+		ms++
+	}
+	return ms, nil
+}
+
+// latenessText writes a lateness in the largest unit that needs no fraction.
+func latenessText(ms int64) string {
+	switch {
+	case ms == 0:
+		return "0s"
+	case ms%3_600_000 == 0:
+		return strconv.FormatInt(ms/3_600_000, 10) + "h"
+	case ms%60_000 == 0:
+		return strconv.FormatInt(ms/60_000, 10) + "m"
+	case ms%1000 == 0:
+		return strconv.FormatInt(ms/1000, 10) + "s"
+	}
+	return strconv.FormatInt(ms, 10) + "ms"
 }
 
 // secondsBelow is where nobody means seconds any more: as such it is the year 5138, as milliseconds 1973.
