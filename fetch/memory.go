@@ -22,15 +22,20 @@ var errDecodeMemory = errors.New("decode memory is in use")
 // is a segment.Budget that refuses instead of waiting, because its user may hold a chunk: see wait.
 type grant struct {
 	from    *budget.Budget
+	small   bool  // little may come from what from keeps for small reservations: the answer holds it no longer than it is made
 	held    int64 // reserved in from
+	reserve int64 // of held, as a small reservation
 	used    int64 // of held
 	want    int64 // what the refused reservation would have made of used
 	keeping bool  // held was waited for: keep what is released until trim
 }
 
+// smallGrant is how much one stream takes of the reserve for small reservations: a batch of the usual size, decompressed.
+const smallGrant = 256 << 10
+
 // most is what one stream may come to hold. More is not worth waiting for: it never comes.
 func (g *grant) most() int64 {
-	size := g.from.Size()
+	size := g.from.Large()
 	return size - min(callersShare, size/8)
 }
 
@@ -40,7 +45,14 @@ func (g *grant) hopeless() bool { return g.want > g.most() }
 // Reserve takes n bytes if that needs no waiting.
 func (g *grant) Reserve(n int64) error {
 	if more := g.used + n - g.held; more > 0 {
-		if g.used+n > g.most() || !g.from.TryAcquire(more) {
+		switch {
+		case g.used+n > g.most():
+			g.want = g.used + n
+			return errDecodeMemory
+		case g.from.TryAcquire(more):
+		case g.small && g.reserve+more <= smallGrant && g.from.TryAcquireSmall(more):
+			g.reserve += more
+		default:
 			g.want = g.used + n
 			return errDecodeMemory
 		}
@@ -65,8 +77,11 @@ func (g *grant) Release(n int64) {
 func (g *grant) trim() {
 	g.keeping = false
 	if spare := g.held - g.used; spare > 0 {
-		g.from.Release(spare)
+		small := min(spare, g.reserve)
+		g.from.ReleaseSmall(small)
+		g.from.Release(spare - small)
 		g.held -= spare
+		g.reserve -= small
 	}
 }
 

@@ -23,6 +23,9 @@ type Run struct {
 // Bytes are read-only and valid until Release.
 func (r *Run) Bytes() []byte { return r.bytes }
 
+// InDecodeMemory says that the bytes lie in memory of Config.Decode, not in a chunk.
+func (r *Run) InDecodeMemory() bool { return r.reserved > 0 }
+
 // Release gives the memory back; more than once is fine. A caller that waits for the next run with one unreleased may
 // wait for itself, so NextRun releases the run it is given.
 func (r *Run) Release() {
@@ -52,6 +55,7 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 	if err := st.atEnd(); err != nil {
 		return err
 	}
+	st.cur.memory.small = false // a run holds its memory until the client has it
 	st.view = readRaw
 	c := &st.cur
 	if st.second {

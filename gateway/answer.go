@@ -15,7 +15,10 @@ import (
 var blockSizes = [...]int{16 << 10, 64 << 10, 256 << 10, 1 << 20}
 
 // block is a piece of an answer's memory, pooled when it has one of the usual sizes.
-type block struct{ b []byte }
+type block struct {
+	b     []byte
+	small bool // a small reservation
+}
 
 var blockPools [len(blockSizes)]sync.Pool
 
@@ -27,7 +30,17 @@ func newBlock(size int) *block {
 			}
 		}
 	}
-	return &block{make([]byte, 0, size)}
+	return &block{b: make([]byte, 0, size)}
+}
+
+// smallBlocks says whether the blocks of this length are small reservations: all of a listing, and the first of records,
+// so that short answers are made whatever long ones hold.
+func (a *answer) smallBlocks(size int) bool {
+	most := blockSizes[len(blockSizes)-1]
+	if a.st != nil {
+		most = blockSizes[1]
+	}
+	return (a.st == nil || len(a.blocks) == 0) && int64(size) <= min(a.x.srv.decode.Reserve(), int64(most))
 }
 
 func (b *block) free() {
@@ -48,6 +61,9 @@ type answer struct {
 	blocks []*block
 	size   int // of head and blocks
 	holds  int64
+	room   int64 // of holds, for the head; a small reservation if roomSmall
+
+	roomSmall bool
 }
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
@@ -59,23 +75,26 @@ func (x *exchange) newAnswer() *answer {
 	return a
 }
 
-// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. A client that has
-// stalled over such memory is cut when there is none. held is what the request holds of the budget already: what does
-// not fit beside that never will, and is no reason to wait or to come back.
-func (x *exchange) reserve(n, held int64) error {
+// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait; with small they are a
+// small reservation. held is what the request holds of the budget already: what does not fit beside that never will, and
+// is no reason to wait or to come back.
+func (x *exchange) reserve(n, held int64, small bool) error {
 	budget := x.srv.decode
-	if budget.TryAcquire(n) {
+	try, acquire := budget.TryAcquire, budget.Acquire
+	if small {
+		try, acquire = budget.TryAcquireSmall, budget.AcquireSmall
+	}
+	if try(n) {
 		return nil
 	}
-	if n+held > budget.Size() {
-		return newProblem(codeDamaged, "a record takes %d bytes as JSON beside %d for its batch, above limits.decode_memory (%d); read it as %s",
-			n, held, budget.Size(), formats[formatBatches].mediaType)
+	if n+held > budget.Large() {
+		return newProblem(codeDamaged, "a record takes %d bytes as JSON beside %d for its batch, above what answers may have of limits.decode_memory (%d); read it as %s",
+			n, held, budget.Large(), formats[formatBatches].mediaType)
 	}
-	x.srv.clients.cutLongest(decodeMemory)
 	ctx, cancel := context.WithTimeout(x.ctx, x.patience())
 	defer cancel()
 	x.enter(phaseWaiting)
-	err := budget.Acquire(ctx, n)
+	err := acquire(ctx, n)
 	x.enter(phaseBusy)
 	if err != nil {
 		if x.ctx.Err() != nil {
@@ -109,19 +128,25 @@ func (a *answer) last(n int) (b *block, ok bool, err error) {
 		size = max(size, blockSizes[i])
 	}
 	size = max(size, n)
-	if len(a.blocks) == 0 {
+	small := a.smallBlocks(size)
+	budget := a.x.srv.decode
+	switch {
+	case len(a.blocks) == 0:
 		held := a.holds
 		if a.st != nil {
 			held += a.st.DecodeHeld()
 		}
-		if err := a.x.reserve(int64(size), held); err != nil {
+		if err := a.x.reserve(int64(size), held, small); err != nil {
 			return nil, false, err
 		}
-	} else if !a.x.srv.decode.TryAcquire(int64(size)) {
+	case small && budget.TryAcquireSmall(int64(size)), !small && budget.TryAcquire(int64(size)):
+	default:
+		budget.Press()
 		return nil, false, nil
 	}
 	a.holds += int64(size)
 	b = newBlock(size)
+	b.small = small
 	a.blocks = append(a.blocks, b)
 	return b, true, nil
 }
@@ -139,10 +164,25 @@ func (a *answer) append(n int, fn func(dst []byte) []byte) error {
 	return nil
 }
 
-// pressed says that the budget is nearly used up, so that an answer with something in it had better stop.
+// pressed says that the budget is nearly used up, so that an answer with something in it had better stop. That is
+// pressure too: clients that have stalled over such memory would keep all answers short.
 func (a *answer) pressed() bool {
 	budget := a.x.srv.decode
-	return budget.InUse() > budget.Size()/4*3
+	if budget.InUse() <= budget.Size()/4*3 {
+		return false
+	}
+	budget.Press()
+	return true
+}
+
+// reserveHead takes n bytes for the head.
+func (a *answer) reserveHead(n int64) error {
+	small := n <= a.x.srv.decode.Reserve()
+	if err := a.x.reserve(n, 0, small); err != nil {
+		return err
+	}
+	a.holds, a.room, a.roomSmall = a.holds+n, n, small
+	return nil
 }
 
 // length is how many bytes the blocks hold.
@@ -190,10 +230,18 @@ func (a *answer) drop(i int) {
 		return
 	}
 	a.blocks[i] = nil
-	size := int64(cap(b.b))
+	size, small := int64(cap(b.b)), b.small
 	b.free()
 	a.holds -= size
-	a.x.srv.decode.Release(size)
+	a.release(size, small)
+}
+
+func (a *answer) release(n int64, small bool) {
+	if small {
+		a.x.srv.decode.ReleaseSmall(n)
+	} else {
+		a.x.srv.decode.Release(n)
+	}
 }
 
 // closeStream ends the reading: what the answer shows is in its blocks.
@@ -212,7 +260,7 @@ func (a *answer) Close() error {
 		a.drop(i)
 	}
 	x := a.x
-	x.srv.decode.Release(a.holds) // what was reserved for the head
+	a.release(a.room, a.roomSmall)
 	*a = answer{head: a.head[:0], blocks: a.blocks[:0]}
 	if cap(a.head) > blockSizes[0] {
 		a.head = nil

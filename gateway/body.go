@@ -52,7 +52,7 @@ func (b *body) first(ctx context.Context) error {
 }
 
 func (b *body) hold(p piece) {
-	b.x.holds.Store(uint32(chunkMemory))
+	b.noteHeld(p)
 	b.held[b.n] = p
 	b.n++
 }
@@ -170,8 +170,18 @@ func (b *body) reached() slog.Attr {
 	return slog.Int64("position", b.to-b.left)
 }
 
+// noteHeld adds the memory that a piece lies in to what the exchange is known to hold.
+func (b *body) noteHeld(p piece) {
+	kind := chunkMemory
+	if p.InDecodeMemory() {
+		kind = decodeMemory
+	}
+	b.x.holds.Store(b.x.holds.Load() | uint32(kind))
+}
+
 func (b *body) writePiece(p piece) (int64, error) {
 	defer p.Release()
+	b.noteHeld(p)
 	bytes := p.Bytes()
 	if b.left >= 0 {
 		if int64(len(bytes)) > b.left {

@@ -101,6 +101,8 @@ type fakeRun struct {
 	next int64 // NextOffset behind it
 	err  error
 	do   func(ctx context.Context) // before it is given
+
+	decoded bool // it lies in decode memory
 }
 
 // fakeRecord is one record, or the error in its place.
@@ -126,12 +128,15 @@ type fakeStream struct {
 }
 
 type fakePiece struct {
-	data   []byte
-	pinned *atomic.Int64
+	data    []byte
+	pinned  *atomic.Int64
+	decoded bool
 }
 
 func (p *fakePiece) Bytes() []byte { return p.data }
 func (p *fakePiece) Release()      { p.pinned.Add(-1) }
+
+func (p *fakePiece) InDecodeMemory() bool { return p.decoded }
 
 func (s *fakeStream) NextRecord(ctx context.Context, rec *segment.Record) error {
 	if len(s.records) == 0 {
@@ -194,7 +199,7 @@ func (s *fakeStream) next(ctx context.Context, _ int) (piece, error) {
 	}
 	s.reached = r.next
 	s.pinned.Add(1)
-	return &fakePiece{r.data, s.pinned}, nil
+	return &fakePiece{r.data, s.pinned, r.decoded}, nil
 }
 
 // fakeFile is a file of a segment in pieces of at most step bytes.
@@ -230,5 +235,5 @@ func (r *fakeFileRange) next(context.Context, int) (piece, error) {
 	data := r.f.data[r.from : r.from+n]
 	r.from += n
 	r.f.pinned.Add(1)
-	return &fakePiece{data, r.f.pinned}, nil
+	return &fakePiece{data, r.f.pinned, false}, nil
 }

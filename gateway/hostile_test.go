@@ -350,6 +350,24 @@ func TestPressureCutsTheLongestStalled(t *testing.T) {
 	}
 }
 
+// TestPressureCutsWhoHoldsWhatIsWanted: a stalled client with a batch that was joined in decode memory holds that, others
+// with batches in chunks do not.
+func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
+	for _, decoded := range []bool{false, true} {
+		r := newRig(t)
+		r.runs(fakeRun{data: batch(64<<20, 'x'), next: 11, decoded: decoded})
+		r.stall(t)
+		until(t, "it has stalled", func() bool { return r.writingStalled() == 1 })
+		if cut := r.clients.cutLongest(decodeMemory); cut != decoded {
+			t.Errorf("in decode memory %v: cut %v", decoded, cut)
+		}
+		if cut := r.CutLongestStalled(); cut == decoded {
+			t.Errorf("in chunks %v: cut %v", !decoded, cut)
+		}
+		until(t, "its piece is released", func() bool { return r.closed.Load() == 1 })
+	}
+}
+
 func TestPressureEndsLookingAhead(t *testing.T) {
 	r := newRig(t)
 	r.runs(fakeRun{data: batch(50_000, 'a'), next: 20}, fakeRun{do: func(ctx context.Context) { <-ctx.Done() }})

@@ -47,7 +47,7 @@ func (l *lines) reset(x *exchange, st stream, want *wanted, format format) error
 	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
 	name, _ := st.Topic()
 	l.encoder.Reset(name, x.req.Partition, want.encoding)
-	if err := x.reserve(lineBuffer, 0); err != nil {
+	if err := x.reserve(lineBuffer, 0, false); err != nil {
 		return err
 	}
 	x.holds.Store(uint32(chunkMemory | decodeMemory))
@@ -114,7 +114,7 @@ func (l *lines) room(n int) error {
 		return nil
 	}
 	size := len(l.buf) + n
-	if err := l.x.reserve(int64(size), l.reserved+l.st.DecodeHeld()); err != nil {
+	if err := l.x.reserve(int64(size), l.reserved+l.st.DecodeHeld(), false); err != nil {
 		return err
 	}
 	bigger := append(make([]byte, 0, size), l.buf...)

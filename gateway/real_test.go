@@ -501,6 +501,57 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 	}
 }
 
+// TestStalledLinesDoNotStarveOthers: clients that ask for ndjson and take nothing fill the decode memory. Listings and
+// short answers do not even notice; what needs more has the longest-stalled cut, and gets all that it asks for.
+func TestStalledLinesDoNotStarveOthers(t *testing.T) {
+	const decode, chunk = 16 << 20, 64 << 10
+	r := newRealRig(t, chunk, 64<<20, func(c *Config) {
+		c.StallTimeout, c.Decode = 10*time.Minute, budget.NewWithReserve(decode, decode/16)
+	})
+	r.addEndless(t, 64<<20)
+	r.addLog(t, "zipped", 0, bomb(1<<20))
+	narrow := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
+	}}
+	cut := func() float64 { return testutil.ToFloat64(r.metrics.cut[cutPressure]) }
+	for i := 0; r.decode.InUse()+lineBuffer <= r.decode.Large(); i++ {
+		conn, err := narrow.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		asked := r.decode.InUse()
+		fmt.Fprintf(conn, "GET %s?offset=%d&end_offset=210000 HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\n\r\n", endlessPath, i*500)
+		until(t, "it holds a buffer", func() bool { return r.decode.InUse() > asked })
+	}
+	holders := int(testutil.ToFloat64(r.metrics.inFlight))
+	until(t, "all have stalled", func() bool { return r.writingStalled() == holders })
+	if holders < 100 {
+		t.Fatalf("%d clients", holders)
+	}
+	for _, path := range []string{"/topics", "/topics/endless", endlessPath + "?offset=700&max_records=3", endlessPath + "?offset=700&max_records=3&format=v2.text"} {
+		got := r.get(t, path)
+		if n := cut(); got.StatusCode != 200 || got.err != nil || n > 0 {
+			t.Errorf("%s: %d %v %.200s, %v cut", path, got.StatusCode, got.err, got.body, n)
+		}
+	}
+	if got := r.get(t, "/topics/zipped/partitions/0/records?offset=0&encoding=base64"); got.StatusCode != 200 || len(got.body) < 1<<20 || cut() == 0 {
+		t.Errorf("decompressing: %d, %d bytes, %v cut", got.StatusCode, len(got.body), cut())
+	}
+	until(t, "a long answer is whole", func() bool {
+		got := r.get(t, endlessPath+"?offset=700&max_bytes=1000000")
+		if got.StatusCode != 200 {
+			t.Fatalf("%d %.200s", got.StatusCode, got.body)
+		}
+		return len(got.body) > 900_000
+	})
+	if n := cut(); n >= float64(holders) {
+		t.Errorf("%v of %d clients were cut", n, holders)
+	} else {
+		t.Logf("%v of %d clients were cut", n, holders)
+	}
+}
+
 // TestRawAnswerFromMemoryAllocatesLittle counts what one request costs from its first byte to its last, fasthttp and
 // fetch included.
 func TestRawAnswerFromMemoryAllocatesLittle(t *testing.T) {

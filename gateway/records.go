@@ -225,10 +225,9 @@ func (x *exchange) buildJSON(ctx *fasthttp.RequestCtx, a *answer, st stream, enc
 	uri := ctx.URI()
 	path, queryString := uri.PathOriginal(), uri.QueryString()
 	headRoom := int64(1024 + 6*(len(path)+len(queryString)))
-	if err := x.reserve(headRoom, 0); err != nil {
+	if err := a.reserveHead(headRoom); err != nil {
 		return progress{}, err
 	}
-	a.holds += headRoom
 
 	tail := "]}\n" // every record is added with room for it behind
 	if format.isArray() {

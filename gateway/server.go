@@ -117,6 +117,8 @@ func newServer(cfg Config, service service) *Server {
 		stopped:     make(chan struct{}),
 	}
 	s.clients = clients{metrics: s.metrics, conns: make(map[net.Conn]struct{})}
+	// Clients that take nothing keep the memory of their answers: who waits for it has the longest-stalled cut.
+	s.decode.OnPressure(func() { s.clients.cutLongest(decodeMemory) })
 	s.SetLimits(cfg.MaxResponseBytes, cfg.StallTimeout)
 	s.http = fasthttp.Server{
 		Handler:            s.handle,

@@ -28,6 +28,7 @@ type service interface {
 // piece is pinned bytes of an answer, as a fetch.Run is: valid until Release.
 type piece interface {
 	Bytes() []byte
+	InDecodeMemory() bool
 	Release()
 }
 

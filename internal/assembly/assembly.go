@@ -83,7 +83,7 @@ func New(o Options) (*ReadPath, error) {
 	if err != nil {
 		return nil, errors.Join(err, chunks.Close(context.Background()))
 	}
-	decode := budget.New(o.DecodeMemory)
+	decode := budget.NewWithReserve(o.DecodeMemory, min(o.DecodeMemory/16, smallReserve))
 	if o.Registerer != nil {
 		if err := registerDecode(o.Registerer, decode); err != nil {
 			return nil, errors.Join(err, indexes.Close(context.Background()), chunks.Close(context.Background()))
@@ -142,6 +142,10 @@ func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cach
 	})
 	return loaded, l.options.explain(err, l.seg)
 }
+
+// smallReserve is the most of the decode memory that is kept for small reservations: the first blocks of 128 answers of
+// records, or as many batches of the usual size.
+const smallReserve = 8 << 20
 
 // registerDecode shows the decode budget, which rooms share, so none of them owns its metric.
 func registerDecode(r prometheus.Registerer, decode *budget.Budget) error {

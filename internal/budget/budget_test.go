@@ -83,22 +83,141 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	})
 }
 
+// TestReserve: what is kept for small reservations is there for them, and for them only.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewWithReserve(100, 20)
+		if b.TryAcquire(81) || b.TryAcquireSmall(21) || b.Acquire(t.Context(), 81) == nil || b.AcquireSmall(t.Context(), 21) == nil {
+			t.Fatal("more than there ever is was reserved")
+		}
+		if !b.TryAcquire(80) || b.TryAcquire(1) {
+			t.Fatal("large reservations have 80 bytes")
+		}
+		large := make(chan error, 1)
+		go func() { large <- b.Acquire(t.Context(), 80) }()
+		synctest.Wait()
+		// A small one does not wait behind it, up to the reserve.
+		if err := b.AcquireSmall(t.Context(), 15); err != nil {
+			t.Fatal(err)
+		}
+		small := make(chan error, 1)
+		go func() { small <- b.AcquireSmall(t.Context(), 10) }()
+		synctest.Wait()
+		if len(small) > 0 || b.TryAcquireSmall(1) || b.InUse() != 95 {
+			t.Fatalf("%d bytes in use", b.InUse())
+		}
+		// Small ones have what the large ones leave, but do not keep one waiting with more than the reserve.
+		b.Release(80)
+		synctest.Wait()
+		if len(large) != 1 || len(small) != 0 {
+			t.Fatalf("%d bytes in use, large %d, small %d", b.InUse(), len(large), len(small))
+		}
+		b.ReleaseSmall(15)
+		synctest.Wait()
+		if len(small) != 1 {
+			t.Fatal("the small one still waits")
+		}
+		b.Release(80)
+		if !b.TryAcquireSmall(20) || !b.TryAcquireSmall(20) || b.InUse() != 50 {
+			t.Errorf("%d bytes in use", b.InUse())
+		}
+		b.ReleaseSmall(50)
+	})
+}
+
+// TestPressure: holders are asked to let go while somebody waits and nothing moves, at once and every interval.
+func TestPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewWithReserve(100, 20)
+		var calls atomic.Int64
+		b.OnPressure(func() { calls.Add(1) })
+		b.TryAcquire(80)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- b.Acquire(ctx, 10) }()
+		synctest.Wait()
+		if calls.Load() != 1 {
+			t.Fatalf("%d calls at once", calls.Load())
+		}
+		go func() { done <- b.Acquire(ctx, 5) }()
+		time.Sleep(10*pressureInterval + time.Millisecond)
+		if calls.Load() != 11 {
+			t.Errorf("%d calls in ten intervals", calls.Load())
+		}
+		b.Press()
+		if calls.Load() != 11 {
+			t.Error("asked twice within an interval")
+		}
+		b.Release(10) // the first goes on, which is a movement
+		time.Sleep(pressureInterval)
+		if calls.Load() != 11 || len(done) != 1 {
+			t.Errorf("%d calls although something moved", calls.Load())
+		}
+		time.Sleep(pressureInterval)
+		if calls.Load() != 12 {
+			t.Errorf("%d calls", calls.Load())
+		}
+		cancel()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if calls.Load() != 12 || len(done) != 2 {
+			t.Errorf("%d calls after the last one went away", calls.Load())
+		}
+		// One that makes do with less asks as well.
+		b.Press()
+		if calls.Load() != 13 {
+			t.Errorf("%d calls", calls.Load())
+		}
+		b.Release(80)
+	})
+}
+
+// TestWhoGivesUpLetsOthersPass: what stood behind one that was too large goes on.
+func TestWhoGivesUpLetsOthersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10)
+		b.TryAcquire(5)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- b.Acquire(ctx, 10) }()
+		synctest.Wait()
+		go func() { done <- b.Acquire(t.Context(), 5) }()
+		synctest.Wait()
+		cancel()
+		if first, second := <-done, <-done; !errors.Is(first, context.Canceled) && !errors.Is(second, context.Canceled) || b.InUse() != 10 {
+			t.Errorf("%v, %v, %d in use", first, second, b.InUse())
+		}
+		b.Release(10)
+	})
+}
+
 // TestBoundHolds has many holders; what they hold together must never exceed the bound, and all comes back.
 func TestBoundHolds(t *testing.T) {
-	const size = 100
-	b := New(size)
+	const size, reserve = 100, 20
+	b := NewWithReserve(size, reserve)
 	var held atomic.Int64
 	var wg sync.WaitGroup
 	for seed := range uint64(8) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(seed, 1))
 			for range 500 {
-				n := 1 + r.Int64N(size)
+				most, try, acquire, release := int64(size-reserve), b.TryAcquire, b.Acquire, b.Release
 				if r.IntN(2) == 0 {
-					if !b.TryAcquire(n) {
+					most, try, acquire, release = reserve, b.TryAcquireSmall, b.AcquireSmall, b.ReleaseSmall
+				}
+				n := 1 + r.Int64N(most)
+				ctx, cancel := context.WithCancel(context.Background())
+				if r.IntN(8) == 0 {
+					cancel()
+				}
+				defer cancel()
+				if r.IntN(2) == 0 {
+					if !try(n) {
 						continue
 					}
-				} else if err := b.Acquire(context.Background(), n); err != nil {
+				} else if err := acquire(ctx, n); errors.Is(err, context.Canceled) {
+					continue
+				} else if err != nil {
 					t.Error(err)
 					return
 				}
@@ -106,7 +225,7 @@ func TestBoundHolds(t *testing.T) {
 					t.Errorf("%d bytes held of %d", now, size)
 				}
 				held.Add(-n)
-				b.Release(n)
+				release(n)
 			}
 		})
 	}
