@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"coldtap/internal/sample"
+	"coldtap/internal/testkit"
 	"coldtap/segment"
 )
 
@@ -337,6 +339,41 @@ func TestBufferedCountsWantedRecords(t *testing.T) {
 	}
 	if want := "[0 true 1 2 false 4 4 false 5]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// Pages over ranges of time of what a broker wrote hold what a filter over its consumer's records gives.
+func TestSampleFilteredByTime(t *testing.T) {
+	for _, dir := range sample.Partitions {
+		tier := closed(t, dir)
+		s := newStand(t, shape{chunk: 8 << 10})
+		s.addAll(tier)
+		rng := rand.New(rand.NewPCG(1, 2))
+		for _, isolation := range isolations {
+			all := tier.expected(t, dir, isolation)
+			for range 40 {
+				r := *from(rng.Int64N(tier.end))
+				r.Isolation = isolationNamed(isolation)
+				r.StartTimestamp, r.HasStartTimestamp = all[rng.IntN(len(all))].Timestamp, true
+				r.EndTimestamp = max(r.StartTimestamp, all[rng.IntN(len(all))].Timestamp+rng.Int64N(3))
+				r.Lateness = []int64{0, 1000, 60_000, 1 << 50}[rng.IntN(4)]
+				r.MaxBytes = 1 + rng.Int64N(40_000)
+				var wanted []testkit.Record
+				end := EndTier
+				for _, x := range all {
+					if x.Offset >= r.Offset && x.Timestamp >= r.EndTimestamp+r.Lateness {
+						end = EndRange
+						break
+					}
+					if x.Offset >= r.Offset && x.Timestamp >= r.StartTimestamp && x.Timestamp < r.EndTimestamp {
+						wanted = append(wanted, x)
+					}
+				}
+				if a := s.readAll(r, wanted); a.end != end {
+					t.Errorf("%s %s %+v: %v, want end %v", dir, isolation, r, a, end)
+				}
+			}
+		}
 	}
 }
 
