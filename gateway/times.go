@@ -159,6 +159,6 @@ func (x *exchange) refuseSeconds(name string, at instant) *problem {
 	if !known || from <= at.ms && at.ms <= to || at.ms*1000 < from || at.ms*1000 > to {
 		return nil
 	}
-	return badParameter(name, "%d was read as milliseconds, which is %s, when the partition has no records; were seconds meant (%s)? Write %d000, or %dms for what was read",
+	return badParameter(name, "%d was read as milliseconds, which is %s, long before the partition's records; were seconds meant (%s)? Write %d000, or %dms for what was read",
 		at.ms, time.UnixMilli(at.ms).UTC().Format(time.RFC3339), time.Unix(at.ms, 0).UTC().Format(time.RFC3339), at.ms, at.ms)
 }
