@@ -8,7 +8,7 @@ FUZZTIME ?= 10s
 export CGO_ENABLED = 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build help demo test race lint fuzz bench e2e cover clean
+.PHONY: build help demo test race lint fuzz bench e2e hostile cover clean
 .DEFAULT_GOAL := build
 
 build: ## build the binary into bin/
@@ -28,8 +28,8 @@ race: ## run the concurrent rooms' tests under the race detector
 
 lint: ## gofmt, vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags e2e ./e2e
-	$(GO) run $(STATICCHECK) ./... && $(GO) run $(STATICCHECK) -tags e2e ./e2e
+	$(GO) vet ./... && $(GO) vet -tags e2e,hostile ./e2e/...
+	$(GO) run $(STATICCHECK) ./... && $(GO) run $(STATICCHECK) -tags e2e,hostile ./e2e/...
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	.ci/fuzz $(FUZZTIME)
@@ -39,6 +39,9 @@ bench: build ## print the figures of docs/benchmarks.md, measured in one run
 
 e2e: ## read beside a real three-broker Kafka and compare with its stock clients (JDK 17, Maven)
 	$(GO) test -tags e2e -count=1 -timeout 10m -v ./e2e
+
+hostile: build ## attack the built binary: descriptors, endless answers, stalled readers, other sites' pages, bad ends (Linux)
+	$(GO) test -tags hostile -count=1 -timeout 3m -v ./e2e/hostile
 
 cover: ## show what tests don't reach
 	$(GO) test -coverprofile=cover.out -coverpkg=./... ./... && $(GO) tool cover -func=cover.out | tail -n 1 && $(GO) tool cover -html=cover.out -o cover.html

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,8 +27,13 @@ func serveCommand(env *environment) *cobra.Command {
 			if drain < 0 {
 				return usage("--drain: %v is negative", drain)
 			}
-			cfg, done, err := file.load(env)
-			if done || err != nil {
+			var cfg config.Config
+			var done bool
+			err := orEnd(cmd.Context(), func() (err error) {
+				cfg, done, err = file.load(env)
+				return err
+			})
+			if err != nil || done {
 				return err
 			}
 			return serve(cmd.Context(), env, cfg, file.source(), drain)
@@ -41,13 +47,35 @@ func serveCommand(env *environment) *cobra.Command {
 // serve answers until ctx ends. source is read again at a hang-up.
 func serve(ctx context.Context, env *environment, cfg config.Config, source config.Source, drain time.Duration) error {
 	cfg.SetMemoryLimit(0)
-	s, err := newServer(ctx, cfg, manifestProgress(env), env.log)
+	var s *server
+	err := orEnd(ctx, func() (err error) {
+		s, err = newServer(ctx, cfg, manifestProgress(env), env.log)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	stop := s.reloadOnHangup(source)
 	defer stop()
 	return s.run(ctx, drain)
+}
+
+// orEnd waits for f until ctx ends, and a little longer. Then it leaves f behind, with what it would have set: f may hang
+// in a system call, over a pipe or a mount that is gone.
+func orEnd(ctx context.Context, f func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(lateness):
+		return fmt.Errorf("ended while starting: %w", ctx.Err())
+	}
 }
 
 // manifestProgress shows how far the manifests of an archive are read: a bar on a terminal, a log line now and then
