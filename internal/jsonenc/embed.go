@@ -15,7 +15,7 @@ const maxDepth = 512
 // appendMixed appends b as the JSON encoding shows it: embedded, as the marker, or as text.
 func appendMixed(dst, b []byte) []byte {
 	if !utf8.Valid(b) {
-		return appendMarker(dst, b)
+		return AppendMarker(dst, b)
 	}
 	if !json.Valid(b) {
 		return appendText(dst, b)
@@ -25,7 +25,7 @@ func appendMixed(dst, b []byte) []byte {
 			return append(dst, b...)
 		}
 	}
-	return appendMarker(dst, b)
+	return AppendMarker(dst, b)
 }
 
 // onOneLine says that a document begins and ends with itself, and has no line break, Unicode's included.

@@ -84,7 +84,16 @@ func (e *Encoder) TryAppendRecord(dst []byte, r *segment.Record) (out []byte, fi
 	dst, keyFits := e.appendKey(dst, r.Key)
 	dst = append(dst, `,"value":`...)
 	dst, valueFits := e.appendValue(dst, r.Value)
-	dst = append(dst, `,"headers":[`...)
+	dst = append(dst, `,"headers":`...)
+	dst = e.AppendHeaders(dst, r)
+	dst = append(dst, `,"leader_epoch":`...)
+	dst = strconv.AppendInt(dst, int64(r.LeaderEpoch), 10)
+	return append(dst, '}'), keyFits && valueFits
+}
+
+// AppendHeaders appends r's headers as AppendRecord shows them, a JSON array.
+func (e *Encoder) AppendHeaders(dst []byte, r *segment.Record) []byte {
+	dst = append(dst, '[')
 	for i := range r.Headers {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -95,9 +104,7 @@ func (e *Encoder) TryAppendRecord(dst []byte, r *segment.Record) (out []byte, fi
 		dst = e.appendBytes(dst, r.Headers[i].Value)
 		dst = append(dst, '}')
 	}
-	dst = append(dst, `],"leader_epoch":`...)
-	dst = strconv.AppendInt(dst, int64(r.LeaderEpoch), 10)
-	return append(dst, '}'), keyFits && valueFits
+	return append(dst, ']')
 }
 
 // fixedSize covers everything of a record but the prefix and its bytes: names, punctuation and four numbers of at
@@ -186,10 +193,11 @@ func appendText(dst, b []byte) []byte {
 	if out, ok := appendString(dst, b); ok {
 		return out
 	}
-	return appendMarker(dst[:start], b)
+	return AppendMarker(dst[:start], b)
 }
 
-func appendMarker(dst, b []byte) []byte {
+// AppendMarker appends the marker that holds b.
+func AppendMarker(dst, b []byte) []byte {
 	dst = append(dst, rawOpen...)
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, rawClose...)

@@ -1,0 +1,56 @@
+package export
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Summarize writes what the export has, partition by partition, and in the last line whether that is everything that was asked
+// for, or why not.
+func (m *Manifest) Summarize(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var records, bytes int64
+	incomplete := 0
+	for _, p := range m.Partitions {
+		size := int64(0)
+		for _, f := range p.Files {
+			size += f.Bytes
+		}
+		records += p.Records
+		bytes += size
+		state := "complete"
+		if !p.complete() {
+			incomplete++
+			state = "incomplete: " + p.missing()
+		}
+		fmt.Fprintf(table, "%s-%d\toffsets %d to %d\t%d records\t%s\n", m.Topic, p.Partition, p.StartOffset, p.NextOffset-1, p.Records, state)
+	}
+	table.Flush()
+	what := fmt.Sprintf("%d records of %d partitions", records, len(m.Partitions))
+	if bytes > 0 {
+		what += fmt.Sprintf(", %d bytes", bytes)
+	}
+	if incomplete == 0 {
+		fmt.Fprintf(w, "complete: %s\n", what)
+		return
+	}
+	fmt.Fprintf(w, "incomplete: %s; %d of the partitions lack something\n", what, incomplete)
+}
+
+// missing says what keeps a partition from being complete.
+func (p *Partition) missing() string {
+	var reasons []string
+	for _, h := range p.Holes {
+		reasons = append(reasons, fmt.Sprintf("offsets %d to %d: %s", h.From, h.To-1, h.Reason))
+	}
+	if !p.done() {
+		reason := p.Message
+		if reason == "" {
+			reason = "not read yet"
+		}
+		reasons = append(reasons, fmt.Sprintf("from offset %d on: %s", p.NextOffset, reason))
+	}
+	return strings.Join(reasons, "; ")
+}
