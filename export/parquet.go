@@ -53,7 +53,7 @@ const (
 // to a Parquet file: what was not finished is written again.
 type partSink struct {
 	folder   *folder
-	name     string // what the parts' names begin with
+	name     string           // what the parts' names begin with
 	place    [2]parquet.Value // topic and partition, the same in each row
 	tuning   *tuning
 	files    []File

@@ -2,10 +2,11 @@ package export
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"coldtap/internal/rfc3339"
 )
 
 // positionKind says how a position is given.
@@ -33,12 +34,8 @@ func Offset(n int64) Position { return Position{atOffset, n} }
 // Time is the position of the first record at or after a time in epoch milliseconds.
 func Time(ms int64) Position { return Position{atTime, ms} }
 
-// rfc3339 is RFC 3339, and what people type: a date alone, or a space for the T, both UTC unless an offset is given.
-// time.Parse alone takes more: hours of one digit, a comma, offsets of 24 hours.
-var rfc3339 = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?)?$`)
-
 // ParsePosition reads earliest, latest, an offset, or a time: RFC 3339, a date, or epoch milliseconds with the unit,
-// 1700000000000ms. Time below a millisecond is rounded up: "at or after" and "before" mean the same record either way.
+// 1700000000000ms.
 func ParsePosition(s string) (Position, error) {
 	switch s {
 	case "earliest":
@@ -54,22 +51,8 @@ func ParsePosition(s string) (Position, error) {
 			return Time(int64(n)), nil
 		}
 	}
-	if m := rfc3339.FindStringSubmatch(s); m != nil && (m[3] != "" || !strings.ContainsAny(s, "Tt")) {
-		clock, zone := m[2], m[3]
-		if clock == "" {
-			clock = "00:00:00"
-		}
-		if zone == "" {
-			zone = "Z"
-		}
-		at, err := time.Parse(time.RFC3339Nano, m[1]+"T"+clock+strings.ToUpper(zone))
-		if err == nil && at.UnixMilli() >= 0 {
-			ms := at.UnixMilli()
-			if at.Nanosecond()%int(time.Millisecond) != 0 {
-				ms++
-			}
-			return Time(ms), nil
-		}
+	if ms, ok := rfc3339.Parse([]byte(s)); ok && ms >= 0 {
+		return Time(ms), nil
 	}
 	return Position{}, badOption("a position must be earliest, latest, an offset, or a time from 1970 on (RFC 3339, a date, or 1700000000000ms), not %q", s)
 }

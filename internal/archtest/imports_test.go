@@ -34,9 +34,10 @@ var allowed = map[string][]string{
 	"gateway":         {"segment", "tier", "fetch"},
 	"offload":         {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
 	"offload/rebuild": {"segment", "tier", "catalog", "layout/native", "rangeio"},
+	"export":          {"segment"},
 	"inspect":         {"segment", "tier", "catalog/topic", "layout", "layout/native", "rangeio"},
 	"bench":           {"segment", "tier", "cache", "fetch", "gateway", "catalog", "catalog/sqlite", "layout", "layout/native", "rangeio", "readerpool", "offload"},
-	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "cluster", "catalog", "catalog/sqlite", "catalog/topic", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "bench"},
+	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "cluster", "catalog", "catalog/sqlite", "catalog/topic", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "export", "bench"},
 
 	"internal/assembly":   {"segment", "tier", "cache", "readahead", "readerpool", "indexcache", "layout", "rangeio", "fetch"},
 	"internal/config":     {},
@@ -46,6 +47,7 @@ var allowed = map[string][]string{
 	"internal/jsonenc":    {"segment"},
 	"internal/invariants": {},
 	"internal/readlimit":  {},
+	"internal/rfc3339":    {},
 	// Test equipment: only tests and bench may import it (forbidden, below).
 	"internal/testkit":    {},
 	"internal/fakes3":     {"rangeio"},
