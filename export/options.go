@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,9 @@ type Options struct {
 	// Progress is called after each batch, by one goroutine at a time; nil = nobody.
 	Progress func(Progress)
 
+	// Logger hears why something is asked again; nil = nobody.
+	Logger *slog.Logger
+
 	tuning tuning
 }
 
@@ -96,6 +100,9 @@ func badOption(format string, args ...any) error { return &OptionError{fmt.Sprin
 // fill sets defaults and checks what can be checked without the gateway.
 func (o *Options) fill() error {
 	o.tuning.fill()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Isolation = cmp.Or(o.Isolation, "read_committed")

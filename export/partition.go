@@ -86,7 +86,7 @@ func (r *reader) run(ctx context.Context) (ended, message string, err error) {
 		case err == nil && a.end == endedRange:
 			return endedRange, "", nil
 		case err == nil && a.end == endedTier:
-			return endedTier, fmt.Sprintf("the tier ends at offset %d", r.next), nil
+			return endedTier, r.tierEnds(), nil
 		case err == nil && a.end == endedUndecided:
 			return endedUndecided, fmt.Sprintf("what follows offset %d is undecided: the outcome of an open transaction is not in the tier", r.next), nil
 		case err == nil && r.next > before:
@@ -117,6 +117,13 @@ func (r *reader) run(ctx context.Context) (ended, message string, err error) {
 		}
 	}
 	return endedRange, "", nil
+}
+
+func (r *reader) tierEnds() string {
+	if r.stop < 0 {
+		return fmt.Sprintf("the tier ends at offset %d", r.next)
+	}
+	return fmt.Sprintf("the tier ends at offset %d, and has no record at or after %s that ends the range", r.next, Time(r.stop))
 }
 
 // refused decides what an answer without data means: the partition's end, something to go on behind (handled), or neither: ask
@@ -170,6 +177,7 @@ func (e *export) pause(ctx context.Context, tries int, err error) bool {
 	if p, ok := errors.AsType[*problem](err); ok {
 		d = max(d, p.retryAfter)
 	}
+	e.options.Logger.Info("asking again", "topic", e.options.Topic, "try", tries+1, "of", e.options.tuning.tries, "in", d.Round(time.Millisecond), "because", err.Error())
 	select {
 	case <-ctx.Done():
 		return false

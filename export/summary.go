@@ -25,7 +25,11 @@ func (m *Manifest) Summarize(w io.Writer) {
 			incomplete++
 			state = "incomplete: " + p.missing()
 		}
-		fmt.Fprintf(table, "%s-%d\toffsets %d to %d\t%d records\t%s\n", m.Topic, p.Partition, p.StartOffset, p.NextOffset-1, p.Records, state)
+		offsets := "no offsets"
+		if p.NextOffset > p.StartOffset {
+			offsets = fmt.Sprintf("offsets %d to %d", p.StartOffset, p.NextOffset-1)
+		}
+		fmt.Fprintf(table, "%s-%d\t%s\t%d records\t%s\n", m.Topic, p.Partition, offsets, p.Records, state)
 	}
 	table.Flush()
 	what := fmt.Sprintf("%d records of %d partitions", records, len(m.Partitions))

@@ -107,6 +107,7 @@ func newRoot(env *environment) *cobra.Command {
 		demoCommand(env),
 		serveCommand(env),
 		offloadCommand(env),
+		exportCommand(env),
 		inspectCommand(env),
 		configCommand(env),
 		benchCommand(env),
