@@ -157,7 +157,9 @@ func TestTimeoutOfFilesAndLookUps(t *testing.T) {
 			t.Errorf("an index: %v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Minute)
+		s.mu.Lock()
 		s.loadFile = nil
+		s.mu.Unlock()
 
 		open := func() (*FileStream, *Run) {
 			f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 3*time.Second)

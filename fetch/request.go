@@ -91,8 +91,8 @@ func (b *Bounds) Clustered() bool {
 	return b.LocalStart >= 0 || b.LastStable >= 0 || b.HighWatermark >= 0
 }
 
-// Stats counts what one answer took. Chunks that read-ahead brought count as in memory or joined, and their requests
-// are nobody's.
+// Stats counts what one answer took and waited for itself. Chunks that read-ahead brought, the answer's own included,
+// count as in memory or joined, and the requests for them are in no answer's Stats.
 type Stats struct {
 	ChunksMem, ChunksMissed, ChunksJoined int
 	StoreRequests                         int

@@ -24,7 +24,15 @@ type body struct {
 
 	toEnd  bool  // the answer reaches the asked end or breaks
 	broken error // ends the answer behind what is held
+
+	// bounded: the answer is short enough to be seen whole. What cannot be held of it is copied to rest, which follows what
+	// is held: one block, of the decode budget.
+	bounded bool
+	rest    *block
 }
+
+// boundedBelow is the largest max_bytes with which batches always come with a length, and the length of rest.
+const boundedBelow = 1 << 20
 
 // bodyStream is what fasthttp asks of a body, and what closeDelimited does.
 type bodyStream interface {
@@ -57,53 +65,90 @@ func (b *body) hold(p piece) {
 	b.n++
 }
 
-// collect pins pieces of a record stream until it has seen the end or enough bytes. all true: the answer is size
-// bytes. An error behind the first whole batch ends the answer there, cleanly, and cutShort is true: the client makes
+// keep holds a piece, or copies it when no more are to be held; false when there is no room.
+func (b *body) keep(p piece, hold bool) bool {
+	if hold {
+		b.hold(p)
+		return true
+	}
+	defer p.Release()
+	if b.rest == nil {
+		if !b.x.srv.decode.TryAcquire(boundedBelow) {
+			b.x.srv.decode.Press()
+			return false
+		}
+		b.x.holds.Store(b.x.holds.Load() | uint32(decodeMemory))
+		b.rest = newBlock(boundedBelow)
+	}
+	if cap(b.rest.b)-len(b.rest.b) < len(p.Bytes()) {
+		return false
+	}
+	b.rest.b = append(b.rest.b, p.Bytes()...)
+	return true
+}
+
+// keepWhole gives back what was kept behind the last whole batch.
+func (b *body) keepWhole(pieces, rest int) {
+	for b.n > pieces {
+		b.n--
+		b.held[b.n].Release()
+		b.held[b.n] = nil
+	}
+	if b.rest != nil {
+		b.rest.b = b.rest.b[:rest]
+	}
+}
+
+// collect pins pieces of a record stream until it has seen the end or enough bytes, or, of a bounded answer, keeps all of
+// it: batches between hidden ones, or small chunks, make more pieces than may be held. all true: the answer is size
+// bytes. An error behind the first whole batch ends the answer there, cleanly, and cut, else zero, says where: the client makes
 // progress, and the next request meets the error by itself. So does memory pressure while it waits (hurryUp), since
 // readers that wait for chunks while they hold some could wait for each other. Where the client expects no limit (toEnd),
 // the answer breaks there instead, or it would look like all there is.
-func (b *body) collect(ctx context.Context, enough int64) (size int64, cutShort bool, err error) {
-	wholeN, wholeSize, wholeOffset := 0, int64(0), b.st.StartOffset() // as far as pieces end with a whole batch
-	for b.n < maxPieces && size < enough {
+func (b *body) collect(ctx context.Context, enough int64) (size int64, cut progress, err error) {
+	wholeN, wholeRest, wholeSize, wholeOffset := 0, 0, int64(0), b.st.StartOffset() // as far as pieces end with a whole batch
+	for b.bounded || b.n < maxPieces && size < enough {
 		if wholeN > 0 {
 			b.x.enter(phaseAhead)
 		} else {
 			b.x.enter(phaseWaiting)
 		}
+		before := b.st.NextOffset()
 		p, err := b.src.next(ctx, b.n)
 		hurried := b.x.enter(phaseBusy) == phaseHurried
 		if err == io.EOF {
 			b.all = true
-			return size, false, nil
+			return size, progress{}, nil
 		}
+		next := b.st.NextOffset()
 		if err == nil {
-			b.hold(p)
-			size += int64(len(p.Bytes()))
-			if next := b.st.NextOffset(); next > wholeOffset {
+			n := int64(len(p.Bytes()))
+			if hold := !b.bounded || b.n < maxPieces-1 && size < enough; !b.keep(p, hold) {
+				next, err = before, memoryBusy()
+			} else if size += n; next > wholeOffset {
 				wholeN, wholeSize, wholeOffset = b.n, size, next
+				if b.rest != nil {
+					wholeRest = len(b.rest.b)
+				}
 			}
 		}
 		if err == nil && !hurried {
 			continue
 		}
 		if wholeN == 0 || !hurried && problemOf(err).gone {
-			return 0, false, err
+			return 0, progress{}, err
 		}
-		for b.n > wholeN {
-			b.n--
-			b.held[b.n].Release()
-			b.held[b.n] = nil
-		}
+		b.keepWhole(wholeN, wholeRest)
 		if b.toEnd {
 			if b.broken = err; hurried {
 				b.broken = memoryBusy()
 			}
-			return wholeSize, false, nil
+			return wholeSize, progress{}, nil
 		}
 		b.all = true
-		return wholeSize, true, nil
+		return wholeSize, limitAt(next), nil
 	}
-	return size, false, nil
+	return size, progress{}, nil
 }
 
 func (b *body) Read([]byte) (int, error)  { return 0, errNeverRead }
@@ -124,6 +169,13 @@ func (b *body) WriteTo(to io.Writer) (written int64, err error) {
 	for i := range b.n {
 		n, err := b.writePiece(b.held[i])
 		b.held[i] = nil
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	if b.rest != nil {
+		n, err := b.writeBytes(b.rest.b)
 		written += n
 		if err != nil {
 			return written, err
@@ -182,7 +234,10 @@ func (b *body) noteHeld(p piece) {
 func (b *body) writePiece(p piece) (int64, error) {
 	defer p.Release()
 	b.noteHeld(p)
-	bytes := p.Bytes()
+	return b.writeBytes(p.Bytes())
+}
+
+func (b *body) writeBytes(bytes []byte) (int64, error) {
 	if b.left >= 0 {
 		if int64(len(bytes)) > b.left {
 			err := fmt.Errorf("the body is longer than its declared length")
@@ -204,6 +259,11 @@ func (b *body) Close() error {
 			p.Release()
 			b.held[i] = nil
 		}
+	}
+	if b.rest != nil {
+		b.rest.free()
+		b.rest = nil
+		b.x.srv.decode.Release(boundedBelow)
 	}
 	if b.st != nil {
 		b.x.requests = b.st.Stats().StoreRequests

@@ -83,11 +83,11 @@ func TestStreamsTellTheirCostAndNextPageInTrailers(t *testing.T) {
 			s.records = []fakeRecord{{rec: record(10, "a"), last: true}, {rec: record(29, "b")}}
 			return s, nil
 		}
-		got := r.get(t, recordsPath+"?offset=10&max_bytes=70", "Accept", accept)
+		got := r.get(t, recordsPath+"?offset=10&max_bytes=7000000", "Accept", accept)
 		if got.err != nil || got.ContentLength != -1 {
 			t.Fatalf("%s: %d %v", accept, got.ContentLength, got.err)
 		}
-		for name, want := range map[string]string{"X-Kafka-Next-Offset": "30", "X-Kafka-End": "limit", "Link": "<" + recordsPath + `?offset=30&max_bytes=70>; rel="next"`,
+		for name, want := range map[string]string{"X-Kafka-Next-Offset": "30", "X-Kafka-End": "limit", "Link": "<" + recordsPath + `?offset=30&max_bytes=7000000>; rel="next"`,
 			"X-Cache": "MEM,MISS", "X-Store-Requests": "3", "X-Store-Bytes": "4096"} {
 			if got.Trailer.Get(name) != want {
 				t.Errorf("%s: trailer %s: %q, want %q", accept, name, got.Trailer.Get(name), want)

@@ -77,7 +77,7 @@ func (x *exchange) opened(st stream) {
 }
 
 // setCost tells what the answer took so far: the time of each step (Server-Timing), where the chunks came from, and
-// what the store was asked for. filter is what remains of the time since the stream was opened without waiting for
+// the requests to the store that it waited for, read-ahead not counted. filter is what remains of the time since the stream was opened without waiting for
 // store, indexes or client: cutting, checking, decoding and encoding.
 func (x *exchange) setCost(s *fetch.Stats) {
 	h := &x.resp.Header

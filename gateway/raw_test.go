@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"coldtap/fetch"
+	"coldtap/internal/budget"
 )
 
 const rawType = "application/vnd.kafka.recordbatch"
@@ -60,7 +61,7 @@ func TestRawAnswerBeyondTheLookAheadIsChunkedWithTrailers(t *testing.T) {
 	if next, end := got.Trailer.Get("X-Kafka-Next-Offset"), got.Trailer.Get("X-Kafka-End"); next != "30" || end != "tier" {
 		t.Errorf("trailers %v", got.Trailer)
 	}
-	again := r.get(t, recordsPath+"?offset=10", "Accept", rawType) // the connection is in order
+	again := r.get(t, recordsPath+"?offset=10&max_bytes=2000000", "Accept", rawType) // the connection is in order
 	if again.err != nil || len(again.body) != want.Len() {
 		t.Errorf("second answer: %d bytes, %v", len(again.body), again.err)
 	}
@@ -70,7 +71,7 @@ func TestRawToHTTP10IsDelimitedByClose(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.LookAhead = 1000 })
 	runs := []fakeRun{{data: batch(5000, 'a'), next: 20}, {data: batch(3<<20, 'b'), next: 30}}
 	r.runs(runs...)
-	raw := "GET " + recordsPath + "?offset=10 HTTP/1.0\r\nHost: x\r\nAccept: " + rawType + "\r\n\r\n"
+	raw := "GET " + recordsPath + "?offset=10&max_bytes=5000000 HTTP/1.0\r\nHost: x\r\nAccept: " + rawType + "\r\n\r\n"
 	answer := r.exchangeRaw(t, raw)
 	header, body, _ := strings.Cut(answer, "\r\n\r\n")
 	if body != string(batch(5000, 'a'))+string(batch(3<<20, 'b')) {
@@ -96,7 +97,7 @@ func TestRawBreaksVisiblyMidway(t *testing.T) {
 		"panic": {do: func(context.Context) { panic("in the stream") }},
 	} {
 		r.runs(fakeRun{data: batch(50_000, 'a'), next: 20}, broken)
-		got := r.get(t, recordsPath+"?offset=10", "Accept", rawType)
+		got := r.get(t, recordsPath+"?offset=10&max_bytes=5000000", "Accept", rawType)
 		if got.StatusCode != 200 || !errors.Is(got.err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %d, %v", name, got.StatusCode, got.err)
 		}
@@ -119,6 +120,56 @@ func TestRawErrorBeforeTheFirstByteHasItsStatus(t *testing.T) {
 	r.runs(fakeRun{data: batch(100, 'a'), next: 10}, fakeRun{err: &fetch.Error{Kind: fetch.Damaged, Position: 77, NextOffset: -1}})
 	if got := r.get(t, recordsPath+"?offset=10", "Accept", rawType); got.StatusCode != 500 || !strings.Contains(got.body, `"position":77`) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestRawAnswerOfBoundedSizeNeedsNoTrailers: with max_bytes of at most 1 MiB, the default, how it ends is in headers,
+// however many pieces the answer has, since proxies drop trailers.
+func TestRawAnswerOfBoundedSizeNeedsNoTrailers(t *testing.T) {
+	for _, lookAhead := range []int64{1000, 8 << 20} {
+		r := newRig(t, func(c *Config) { c.LookAhead, c.Decode = lookAhead, budget.New(8<<20) })
+		for _, n := range []int{1, 7, 8, 9, 300} {
+			var runs []fakeRun
+			var want strings.Builder
+			for i := range n {
+				data := batch(3000+i, byte('a'+i%26))
+				want.Write(data)
+				runs = append(runs, fakeRun{data: data, next: int64(11 + i)})
+			}
+			r.runs(runs...)
+			for _, query := range []string{"", "&max_bytes=1048576", "&max_records=1000"} {
+				got := r.get(t, recordsPath+"?offset=10"+query, "Accept", rawType)
+				if got.err != nil || got.body != want.String() || got.ContentLength != int64(want.Len()) || len(got.Trailer) > 0 ||
+					got.Header.Get("X-Kafka-Next-Offset") != fmt.Sprint(10+n) || got.Header.Get("X-Kafka-End") != "tier" {
+					t.Errorf("%d pieces%s: %d of %d bytes, %v, %v", n, query, len(got.body), want.Len(), got.Header, got.err)
+				}
+			}
+			if got := r.get(t, recordsPath+"?offset=10&max_bytes=1048577", "Accept", rawType); n > 8 && got.ContentLength >= 0 || got.body != want.String() {
+				t.Errorf("%d pieces: length %d", n, got.ContentLength)
+			}
+			// An error, or no memory for pieces beyond the first, ends it behind a whole batch.
+			runs = append(runs[:n:n], fakeRun{data: batch(100, 'x'), next: int64(10 + n)}, fakeRun{err: &fetch.Error{Kind: fetch.Busy}})
+			r.runs(runs...)
+			if got := r.get(t, recordsPath+"?offset=10", "Accept", rawType); got.body != want.String() || got.Header.Get("X-Kafka-Next-Offset") != fmt.Sprint(10+n) || got.Header.Get("X-Kafka-End") != "limit" {
+				t.Errorf("%d pieces and an error: %d of %d bytes, %v", n, len(got.body), want.Len(), got.Header)
+			}
+			until(t, "all decode memory is free", func() bool { return r.decode.TryAcquire(8 << 20) })
+			got := r.get(t, recordsPath+"?offset=10", "Accept", rawType)
+			r.decode.Release(8 << 20)
+			whole := len(got.body) > 0 && strings.HasPrefix(want.String(), got.body)
+			var next int
+			fmt.Sscan(got.Header.Get("X-Kafka-Next-Offset"), &next)
+			if bytes := 0; !whole || got.Header.Get("X-Kafka-End") != "limit" {
+				t.Errorf("%d pieces without memory: %d bytes, %v", n, len(got.body), got.Header)
+			} else {
+				for i := range next - 10 {
+					bytes += 3000 + i
+				}
+				if bytes != len(got.body) {
+					t.Errorf("%d pieces without memory: %d bytes up to %d", n, len(got.body), next)
+				}
+			}
+		}
 	}
 }
 
@@ -160,7 +211,7 @@ func TestKeepAliveStaysInStep(t *testing.T) {
 					}
 				}
 				r.runs(runs...)
-				fmt.Fprintf(conn, "%s %s?offset=10 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n", method, recordsPath, rawType)
+				fmt.Fprintf(conn, "%s %s?offset=10&max_bytes=5000000 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n", method, recordsPath, rawType)
 				got := readResponse(t, br, method)
 				if want := size; got.StatusCode != 200 || got.err != nil || method == "GET" && len(got.body) != want || method == "HEAD" && got.body != "" {
 					t.Fatalf("%s %d bytes in %d: %d, %d bytes, %v", method, size, pieces, got.StatusCode, len(got.body), got.err)

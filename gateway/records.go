@@ -132,22 +132,22 @@ func (x *exchange) sendBatches(ctx *fasthttp.RequestCtx, st stream, toEnd bool) 
 	b.reset(x, st, st)
 	b.toEnd = toEnd
 	x.owned = b
+	b.bounded = x.req.MaxBytes <= boundedBelow
 	// An answer that may be longer than may be pinned ahead starts as soon as there is something worth a write.
 	enough := x.srv.lookAhead
 	if x.req.MaxBytes > enough {
 		enough = min(enough, writeSlice)
 	}
-	size, cutShort, err := b.collect(x.ctx, enough)
+	size, cut, err := b.collect(x.ctx, enough)
 	if err != nil {
 		return err
 	}
 	if b.all {
-		p := limitAt(st.NextOffset())
-		if !cutShort {
-			p = progressOf(st)
+		if cut.end == 0 {
+			cut = progressOf(st)
 		}
 		x.prepareLink(ctx)
-		x.setProgress(p)
+		x.setProgress(cut)
 		x.setCost(st.Stats())
 		b.left = size
 		x.out.declare(b, size)
