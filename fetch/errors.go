@@ -25,6 +25,7 @@ const (
 	Missing        // bytes are not there although the metadata says so
 	Busy           // reader queue full, or a memory bound reached
 	NotReady       // metadata still loading, a needed refresh failed, or the brokers do not tell where the log ends
+	Refused        // the store does not let itself be read, and somebody has to mend that
 	Unreachable    // store down, throttling, or too slow for a flight's own deadline
 	TimedOut       // Request.Timeout was used up and nothing had been handed out
 	Canceled       // the caller went away
@@ -43,6 +44,7 @@ var kindNames = [kinds]string{
 	Missing:          "missing",
 	Busy:             "busy",
 	NotReady:         "not_ready",
+	Refused:          "refused",
 	Unreachable:      "unreachable",
 	TimedOut:         "timed_out",
 	Canceled:         "canceled",

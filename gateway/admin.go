@@ -18,6 +18,7 @@ type AdminConfig struct {
 	Metrics prometheus.Gatherer
 	Ready   func() error  // an error: /ready is 503 and says it
 	Status  func() string // what /ready says besides, such as how old the metadata is; may be nil
+	Health  func() string // what /healthy says besides: trouble that a restart does not end; may be nil
 	Hosts   []string      // as Config.Hosts
 
 	Logger     *slog.Logger          // default: discards
@@ -69,20 +70,14 @@ func adminRoutes(cfg AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "healthy\n")
+		io.WriteString(w, told("healthy", cfg.Health))
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if err := cfg.Ready(); err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		body := "ready\n"
-		if cfg.Status != nil {
-			if s := cfg.Status(); s != "" {
-				body = "ready: " + s + "\n"
-			}
-		}
-		io.WriteString(w, body)
+		io.WriteString(w, told("ready", cfg.Status))
 	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -90,6 +85,16 @@ func adminRoutes(cfg AdminConfig) http.Handler {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// told is a line with what there is to say besides; say may be nil.
+func told(state string, say func() string) string {
+	if say != nil {
+		if s := say(); s != "" {
+			return state + ": " + s + "\n"
+		}
+	}
+	return state + "\n"
 }
 
 // Serve answers on one listener until Shutdown; then it returns nil.

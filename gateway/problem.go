@@ -139,6 +139,8 @@ func fetchProblem(fe *fetch.Error) *problem {
 		p.position = fe.Position
 	case fetch.Missing:
 		say(codeMissing, "the store does not have what the metadata promises", "")
+	case fetch.Refused:
+		say(codeMissing, "the object store does not let itself be read", "")
 	case fetch.Busy:
 		say(codeBusy, "too much is being read at the moment", "; try again")
 		retry(time.Second)

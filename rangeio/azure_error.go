@@ -13,20 +13,22 @@ import (
 // azureCodes are the error codes whose meaning does not follow from the HTTP status. Sources: Microsoft's lists of common and of Blob service error
 // codes.
 var azureCodes = map[string]Kind{
-	"BlobNotFound":             NotFound,
-	"ContainerNotFound":        NoBucket,
-	"ContainerBeingDeleted":    NoBucket, // 409
-	"ContainerDisabled":        NoBucket,
-	"ResourceNotFound":         NoBucket, // what a listing says
-	"AccountIsDisabled":        Forbidden,
-	"BlobArchived":             Forbidden, // 409: in the archive tier, somebody has to bring it back
-	"BlobBeingRehydrated":      Forbidden,
-	"BlobImmutableDueToPolicy": Forbidden,
-	"PublicAccessNotPermitted": Forbidden,
-	"LeaseIdMissing":           Forbidden, // 412, but no condition of ours: somebody holds the blob
-	"InvalidBlobType":          Forbidden, // 409: an append or page blob lies there
-	"ConditionNotMet":          Changed,
-	"InvalidRange":             BadRange,
+	"BlobNotFound":              NotFound,
+	"ContainerNotFound":         NoBucket,
+	"ContainerBeingDeleted":     NoBucket, // 409
+	"ContainerDisabled":         NoBucket,
+	"ResourceNotFound":          NoBucket, // what a listing says
+	"AccountIsDisabled":         Forbidden,
+	"AuthenticationFailed":      BadCredentials, // 403: a wrong key, or a SAS that has expired
+	"InvalidAuthenticationInfo": BadCredentials,
+	"BlobArchived":              Archived, // 409: in the archive tier
+	"BlobBeingRehydrated":       Archived,
+	"BlobImmutableDueToPolicy":  Forbidden,
+	"PublicAccessNotPermitted":  Forbidden,
+	"LeaseIdMissing":            Forbidden, // 412, but no condition of ours: somebody holds the blob
+	"InvalidBlobType":           Forbidden, // 409: an append or page blob lies there
+	"ConditionNotMet":           Changed,
+	"InvalidRange":              BadRange,
 
 	"Md5Mismatch":   BadAnswer,
 	"Crc64Mismatch": BadAnswer,

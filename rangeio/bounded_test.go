@@ -126,7 +126,7 @@ func TestCredentialsWithoutEnd(t *testing.T) {
 	}
 	defer b.Close()
 	spent := allocated(func() { _, _, err = b.Open(t.Context(), "o", 0, 1000, "") })
-	rangeiotest.IsKind(t, err, rangeio.Forbidden)
+	rangeiotest.IsKind(t, err, rangeio.BadCredentials)
 	if spent > 300*mib {
 		t.Errorf("%d MiB", spent/mib)
 	}

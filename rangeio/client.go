@@ -32,6 +32,7 @@ type Client struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
+	health  *health
 }
 
 // NewClient wraps b. Metrics go to cfg.Registerer when there is one; one Registerer serves one Client.
@@ -49,7 +50,8 @@ func NewClient(b Backend, cfg Config) *Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{backend: b, cfg: cfg, log: log, metrics: newMetrics(cfg.Registerer)}
+	m := newMetrics(cfg.Registerer)
+	return &Client{backend: b, cfg: cfg, log: log, metrics: m, health: newHealth(log, m.readable)}
 }
 
 // String names the store.
@@ -148,6 +150,7 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 		err := attempt()
 		end(err)
 		if err == nil {
+			c.health.observe(op, nil)
 			return nil
 		}
 		if err.Kind == BadAnswer {
@@ -156,6 +159,7 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 			err.exhausted = err.exhausted || badAnswers > 1 || n >= c.cfg.Attempts
 		}
 		if !err.Retriable() || n >= c.cfg.Attempts {
+			c.health.observe(op, err)
 			return err
 		}
 		d := backoff(n, err.Kind, c.cfg.MaxBackoff)

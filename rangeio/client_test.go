@@ -363,7 +363,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		client, s, _ := faulty(rangeio.Config{Registerer: reg})
-		if n := testutil.CollectAndCount(reg, "coldtap_rangeio_requests_total"); n != 5*13 {
+		if n := testutil.CollectAndCount(reg, "coldtap_rangeio_requests_total"); n != 5*15 {
 			t.Errorf("%d series before the first request; a dashboard should see zeros", n)
 		}
 		s.Inject(get(1, faultstore.Fault{CutAfter: 400}))

@@ -6,25 +6,28 @@ import "strconv"
 type Kind uint8
 
 const (
-	NotFound    Kind = iota + 1 // the object is not there
-	NoBucket                    // the bucket or root folder is not there, or lies in another region
-	Forbidden                   // credentials refused or missing
-	Changed                     // another version than asked for (412)
-	BadRange                    // 416: the object is shorter than asked
-	BadAnswer                   // the store answered nonsense: wrong range, length, checksum
-	Throttled                   // 503 SlowDown, 429
-	Unavailable                 // unreachable, 5xx, broken or stalled body
-	Full                        // no space left, quota
-	BadKey                      // a key that the store cannot hold or that would leave its root
-	Canceled                    // the caller's context ended
-	Source                      // the content to be put could not be read or ended before its size
+	NotFound       Kind = iota + 1 // the object is not there
+	NoBucket                       // the bucket or root folder is not there, or lies in another region
+	Forbidden                      // access denied, to this object or to all; S3 says so of a missing object too when listing is not allowed
+	BadCredentials                 // credentials missing, unknown, expired, or a signature that does not match
+	Archived                       // the object is in a storage class that has to be restored before it is read
+	Changed                        // another version than asked for (412)
+	BadRange                       // 416: the object is shorter than asked
+	BadAnswer                      // the store answered nonsense: wrong range, length, checksum
+	Throttled                      // 503 SlowDown, 429
+	Unavailable                    // unreachable, 5xx, broken or stalled body
+	Full                           // no space left, quota
+	BadKey                         // a key that the store cannot hold or that would leave its root
+	Canceled                       // the caller's context ended
+	Source                         // the content to be put could not be read or ended before its size
 )
 
 // lastKind bounds loops over all kinds.
 const lastKind = Source
 
 var kindNames = [...]string{
-	NotFound: "not found", NoBucket: "no such bucket", Forbidden: "forbidden", Changed: "changed", BadRange: "bad range", BadAnswer: "bad answer",
+	NotFound: "not found", NoBucket: "no such bucket", Forbidden: "forbidden",
+	BadCredentials: "bad credentials", Archived: "archived", Changed: "changed", BadRange: "bad range", BadAnswer: "bad answer",
 	Throttled: "throttled", Unavailable: "unavailable", Full: "store full", BadKey: "bad key", Canceled: "canceled", Source: "source unreadable",
 }
 
@@ -33,6 +36,21 @@ func (k Kind) String() string {
 		return kindNames[k]
 	}
 	return "kind " + strconv.Itoa(int(k))
+}
+
+// Remedy says what somebody has to mend before an error of the kind goes away; "" where nothing is known, or waiting helps.
+func (k Kind) Remedy() string {
+	switch k {
+	case NoBucket:
+		return "the bucket, container or folder is not there, or the bucket lies in another region: compare store.kind's bucket, region, endpoint and folder"
+	case Forbidden:
+		return "access is denied: the credentials need the permission to read objects of this bucket and prefix"
+	case BadCredentials:
+		return "the store does not take the credentials, or there are none: set them, renew them if they have expired, and compare the clock"
+	case Archived:
+		return "the object is in an archive storage class: restore it, or copy it to a class that can be read at once"
+	}
+	return ""
 }
 
 // Error is the error of every store operation.

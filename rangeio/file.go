@@ -45,6 +45,19 @@ func OpenFile(dir string, create bool) (Backend, error) {
 			return nil, err
 		}
 	}
+	s, err := openFolder(abs)
+	if err != nil {
+		return nil, err // not s: a nil *fileStore in a Backend is no nil Backend
+	}
+	return s, nil
+}
+
+// openFolder opens a folder that is there. Its errors are *Error.
+func openFolder(dir string) (*fileStore, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, &Error{Kind: NoBucket, Op: "open", Key: dir, Err: err}
+	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {
 		kind := fileKind(err)

@@ -17,6 +17,8 @@ var gcsReasons = map[string]Kind{
 	"quotaExceeded":          Throttled,
 	"dailyLimitExceeded":     Throttled,
 	"requestTooFast":         Throttled,
+	"authError":              BadCredentials,
+	"keyInvalid":             BadCredentials,
 	"conditionNotMet":        Changed,
 	"uploadBrokenConnection": Unavailable, // a 4xx: our own bytes did not arrive
 }

@@ -54,7 +54,7 @@ func TestGCSRefusals(t *testing.T) {
 		kind            rangeio.Kind
 	}{
 		{400, "invalid", "Invalid argument.", rangeio.BadAnswer},
-		{401, "required", "Anonymous caller does not have storage.objects.get access.", rangeio.Forbidden},
+		{401, "required", "Anonymous caller does not have storage.objects.get access.", rangeio.BadCredentials},
 		{403, "forbidden", "no access", rangeio.Forbidden},
 		{403, "rateLimitExceeded", "less", rangeio.Throttled},
 		{403, "userRateLimitExceeded", "less", rangeio.Throttled},
@@ -320,7 +320,7 @@ func TestGCSCredentials(t *testing.T) {
 	rangeiotest.IsKind(t, err, rangeio.Unavailable)
 	status = 400
 	_, err = b.Stat(t.Context(), "o")
-	rangeiotest.IsKind(t, err, rangeio.Forbidden)
+	rangeiotest.IsKind(t, err, rangeio.BadCredentials)
 	status = 200
 	roundTrip(t, b, "o", 1000)
 	for _, content := range []string{"", "{}", `{"type":"service_account"}`, `{"type":"of another kind"}`} {

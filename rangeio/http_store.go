@@ -180,7 +180,9 @@ func statusKind(status int) Kind {
 	switch {
 	case status == http.StatusNotFound:
 		return NotFound
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+	case status == http.StatusUnauthorized:
+		return BadCredentials
+	case status == http.StatusForbidden:
 		return Forbidden
 	case status == http.StatusPreconditionFailed, status == http.StatusNotModified:
 		return Changed

@@ -28,6 +28,7 @@ type metrics struct {
 	duration  map[string]prometheus.Observer
 	firstByte prometheus.Histogram
 	inFlight  prometheus.Gauge
+	readable  prometheus.Gauge
 
 	requested, fetched, refetched, written prometheus.Counter
 }
@@ -59,6 +60,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		inFlight: f.NewGauge(prometheus.GaugeOpts{
 			Name: "coldtap_rangeio_requests_in_flight",
 			Help: "Attempts at store operations now running.",
+		}),
+		readable: f.NewGauge(prometheus.GaugeOpts{
+			Name: "coldtap_rangeio_store_readable",
+			Help: "0 while the store cannot be read: of some objects that the metadata names none could be read when they were asked for last.",
 		}),
 		requested: f.NewCounter(prometheus.CounterOpts{
 			Name: "coldtap_rangeio_requested_bytes_total",

@@ -14,18 +14,28 @@ import (
 // s3Codes are the error codes whose meaning does not follow from the HTTP status. Sources: the S3 API reference's list of error codes, and those that
 // Ceph, MinIO and others add.
 var s3Codes = map[string]Kind{
-	"NoSuchKey":             NotFound,
-	"NoSuchVersion":         NotFound,
-	"NoSuchBucket":          NoBucket,
-	"PermanentRedirect":     NoBucket, // the bucket lies in another region
-	"TemporaryRedirect":     NoBucket,
-	"AccessDenied":          Forbidden,
-	"InvalidAccessKeyId":    Forbidden,
-	"SignatureDoesNotMatch": Forbidden,
-	"ExpiredToken":          Forbidden,
-	"InvalidToken":          Forbidden,
-	"PreconditionFailed":    Changed,
-	"InvalidRange":          BadRange,
+	"NoSuchKey":          NotFound,
+	"NoSuchVersion":      NotFound,
+	"NoSuchBucket":       NoBucket,
+	"PermanentRedirect":  NoBucket, // the bucket lies in another region
+	"TemporaryRedirect":  NoBucket,
+	"AccessDenied":       Forbidden,
+	"AllAccessDisabled":  Forbidden,
+	"InvalidObjectState": Archived, // a 403: S3 Glacier, or an archive tier of Intelligent-Tiering
+	"PreconditionFailed": Changed,
+	"InvalidRange":       BadRange,
+
+	"InvalidAccessKeyId":                 BadCredentials,
+	"SignatureDoesNotMatch":              BadCredentials,
+	"ExpiredToken":                       BadCredentials, // a 400
+	"ExpiredTokenException":              BadCredentials,
+	"RequestExpired":                     BadCredentials,
+	"TokenRefreshRequired":               BadCredentials,
+	"InvalidToken":                       BadCredentials,
+	"InvalidClientTokenId":               BadCredentials,
+	"UnrecognizedClientException":        BadCredentials,
+	"AuthorizationHeaderMalformed":       NoBucket, // a 400: signed for another region than the bucket's
+	"IllegalLocationConstraintException": NoBucket,
 
 	"BadDigest":                 BadAnswer,
 	"XAmzContentSHA256Mismatch": BadAnswer,
@@ -91,7 +101,7 @@ func credentialsKind(err credentialsError) Kind {
 	if ne, ok := errors.AsType[net.Error](err.err); ok && ne.Timeout() {
 		return Unavailable
 	}
-	return Forbidden
+	return BadCredentials
 }
 
 func s3Code(err error) string {

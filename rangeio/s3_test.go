@@ -101,8 +101,12 @@ func TestS3ErrorKinds(t *testing.T) {
 		{404, "NoSuchKey", rangeio.NotFound, 0},
 		{404, "NoSuchBucket", rangeio.NoBucket, rangeio.NotFound},
 		{403, "AccessDenied", rangeio.Forbidden, 0},
-		{403, "SignatureDoesNotMatch", rangeio.Forbidden, 0},
-		{401, "Unauthorized", rangeio.Forbidden, 0},
+		{403, "SignatureDoesNotMatch", rangeio.BadCredentials, rangeio.Forbidden},
+		{403, "InvalidAccessKeyId", rangeio.BadCredentials, rangeio.Forbidden},
+		{400, "ExpiredToken", rangeio.BadCredentials, rangeio.BadAnswer},
+		{403, "InvalidObjectState", rangeio.Archived, rangeio.Forbidden},
+		{400, "AuthorizationHeaderMalformed", rangeio.NoBucket, rangeio.BadAnswer},
+		{401, "Unauthorized", rangeio.BadCredentials, 0},
 		{403, "QuotaExceeded", rangeio.Full, rangeio.Forbidden},
 		{507, "XMinioStorageFull", rangeio.Full, 0},
 		{503, "SlowDown", rangeio.Throttled, 0},
@@ -394,7 +398,7 @@ func TestS3ExpiredTokenIsRenewedOnce(t *testing.T) {
 	remove()
 	s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Fault: fakes3.Fault{Status: 400, Code: "ExpiredToken"}})
 	_, _, err := c.ReadRange(t.Context(), "o", got, 0, "", -1)
-	rangeiotest.IsKind(t, err, rangeio.Forbidden)
+	rangeiotest.IsKind(t, err, rangeio.BadCredentials)
 }
 
 type noCredentials struct{ err error }
@@ -407,7 +411,7 @@ func TestS3WithoutCredentials(t *testing.T) {
 	s := fakes3.New(t)
 	b := s.Backend(t, func(c *rangeio.S3Config) { c.Credentials = noCredentials{errors.New("the chain is empty")} })
 	_, err := quick(b).Stat(t.Context(), "o")
-	rangeiotest.IsKind(t, err, rangeio.Forbidden)
+	rangeiotest.IsKind(t, err, rangeio.BadCredentials)
 	if !strings.Contains(err.Error(), "the chain is empty") || len(s.Requests()) != 0 {
 		t.Errorf("%v after %d requests", err, len(s.Requests()))
 	}

@@ -30,6 +30,7 @@ type server struct {
 	path    *assembly.ReadPath
 	gateway *gateway.Server
 	admin   *gateway.Admin
+	unwatch func() // ends the watch over the store
 
 	data, adminListener net.Listener
 }
@@ -114,8 +115,9 @@ func newServer(ctx context.Context, cfg config.Config, progress func(done, all i
 		Registerer:       registry,
 	})
 	front.Store(s.gateway)
+	s.watchStore(objects)
 	s.admin = gateway.NewAdmin(gateway.AdminConfig{
-		Metrics: registry, Ready: s.gateway.Ready, Status: s.catalog.Status, Hosts: cfg.Hosts, Logger: log, Registerer: registry,
+		Metrics: registry, Ready: s.ready, Status: s.status, Health: s.storeTrouble, Hosts: cfg.Hosts, Logger: log, Registerer: registry,
 	})
 	return s, nil
 }
@@ -207,6 +209,9 @@ func (s *server) close(drain time.Duration) error {
 	}
 	if s.path != nil {
 		end("read path", readPathShare, s.path.Close)
+	}
+	if s.unwatch != nil {
+		end("watch of the store", storeShare, func(context.Context) error { s.unwatch(); return nil })
 	}
 	if s.catalog != nil {
 		end("metadata", metadataShare, closed(s.catalog))

@@ -23,6 +23,9 @@ func (o *Options) explain(err error, seg *tier.Segment) error {
 	if !ok || e.Kind != fetch.Missing && e.Kind != fetch.Damaged {
 		return err
 	}
+	if store, ok := errors.AsType[*rangeio.Error](err); ok && store.Kind.Remedy() != "" {
+		return err // the store's client logs what it refuses
+	}
 	if p, ok := o.Source.Snapshot().Partition(seg.Partition); ok && p.Readable(seg.ID) {
 		o.Logger.Warn(map[fetch.Kind]string{fetch.Missing: "an object is missing or not what the metadata says", fetch.Damaged: "damaged log bytes"}[e.Kind],
 			"segment", seg.ID.String(), "topic", seg.Topic, "partition", seg.Partition.Partition, "position", e.Position, "error", err)
@@ -64,9 +67,13 @@ func translate(err error, seg *tier.Segment) error {
 	case rangeio.Throttled, rangeio.Unavailable:
 		e.Kind, e.RetryAfter = fetch.Unreachable, retryStore
 		e.Detail = "the object store is unreachable or throttling"
-	case rangeio.NoBucket, rangeio.Forbidden:
-		e.Kind, e.RetryAfter = fetch.Unreachable, retryStore
-		e.Detail = "the object store refuses access (bucket or credentials)"
+	case rangeio.Forbidden, rangeio.Archived:
+		// Of this object: others may be read. A store that does not let us list says "denied" of what is deleted, too.
+		e.Kind = fetch.Missing
+		e.Detail = "the object " + store.Key + " cannot be read; " + store.Kind.Remedy()
+	case rangeio.NoBucket, rangeio.BadCredentials:
+		e.Kind = fetch.Refused
+		e.Detail = "the object store cannot be read; " + store.Kind.Remedy()
 	}
 	return e
 }
