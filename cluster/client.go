@@ -42,14 +42,16 @@ type Client struct {
 	mu      sync.Mutex
 	watched map[segment.UUID]string // names as far as the caller knows them; replaced, never changed
 	next    *waiting                // nil: nobody waits for the next round
+	whole   bool                    // the next round is to be about everything
 	lastErr error
 	closed  bool
 }
 
-// waiting is what the callers of Refresh that share a round wait for.
+// waiting is what the callers of Refresh and RefreshOnly that share a round wait for.
 type waiting struct {
 	done chan struct{} // closed when the round is over
 	err  error         // readable then
+	only map[PartitionID]bool
 }
 
 // Open starts asking the cluster and returns without waiting for it. notify, if not nil, is called with each new View, in
@@ -95,6 +97,7 @@ func (c *Client) Watch(topics map[segment.UUID]string) {
 	c.watched = set
 	for id := range set {
 		if _, ok := before[id]; !ok {
+			c.whole = true
 			c.wakeUp()
 			return
 		}
@@ -109,16 +112,29 @@ func (c *Client) View() *View { return c.view.Load() }
 // Partition.BoundsAt tells (not before View.At). Callers that wait together share one round, and at most ten start per
 // second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors are
 // *Error.
-func (c *Client) Refresh(ctx context.Context) error {
+func (c *Client) Refresh(ctx context.Context) error { return c.refresh(ctx) }
+
+// RefreshOnly is Refresh for a few partitions of watched topics: one Metadata request that names their topics, and to their
+// leaders one request per kind of bound. Where that does not do, because a topic has another id by now or an answer is an
+// error, the round is about everything. Calls that wait together share one round.
+func (c *Client) RefreshOnly(ctx context.Context, partitions ...PartitionID) error {
+	return c.refresh(ctx, partitions...)
+}
+
+func (c *Client) refresh(ctx context.Context, only ...PartitionID) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return errClosed
 	}
 	if c.next == nil {
-		c.next = &waiting{done: make(chan struct{})}
+		c.next = &waiting{done: make(chan struct{}), only: map[PartitionID]bool{}}
 	}
 	w := c.next
+	for _, p := range only {
+		w.only[p] = true
+	}
+	c.whole = c.whole || len(only) == 0
 	c.wakeUp()
 	c.mu.Unlock()
 	select {
@@ -170,8 +186,9 @@ func (c *Client) run(ctx context.Context, at *located) {
 	outage := newOutage(c.cfg)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var begun time.Time
+	var begun, due time.Time // of the last round, of the next one about everything
 	for {
+		timer.Reset(time.Until(due))
 		select {
 		case <-timer.C:
 		case <-c.wake:
@@ -187,7 +204,14 @@ func (c *Client) run(ctx context.Context, at *located) {
 			}
 		}
 		begun = time.Now()
-		w, watched := c.begin()
+		w, watched, whole := c.begin(begun.Before(due))
+		if !whole {
+			if view := asker.roundOf(ctx, c.view.Load(), watched, w.only); view != nil {
+				c.metrics.few.Inc()
+				c.publish(w, view)
+				continue
+			}
+		}
 		view, more, err := asker.round(ctx, c.view.Load(), watched)
 		if ctx.Err() != nil {
 			c.finish(w, errClosed)
@@ -206,31 +230,40 @@ func (c *Client) run(ctx context.Context, at *located) {
 				result = resultPartial
 			}
 			c.metrics.round(took, result)
-			c.view.Store(view)
-			if c.notify != nil {
-				c.notify(view)
-			}
-			c.finish(w, nil)
+			c.publish(w, view)
 		}
 		pause := c.cfg.pause(outage.failures)
 		if more {
 			pause = shortestGap
 		}
-		timer.Reset(pause)
+		due = time.Now().Add(pause)
 	}
 }
 
-// begin takes what the round is for; calls of Refresh from here on wait for the round after it.
-func (c *Client) begin() (*waiting, map[segment.UUID]string) {
+// begin takes what the round is for; calls of Refresh from here on wait for the round after it. early says that the round is
+// before its time, so that it is about what somebody waits for, if that is not everything.
+func (c *Client) begin(early bool) (w *waiting, watched map[segment.UUID]string, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
 	case <-c.wake:
 	default:
 	}
-	w := c.next
+	w, whole = c.next, !early || c.whole || c.next == nil
 	c.next = nil
-	return w, c.watched
+	if whole {
+		c.whole = false
+	}
+	return w, c.watched, whole
+}
+
+// publish makes a View the newest, tells of it, and lets those go on who waited for it.
+func (c *Client) publish(w *waiting, v *View) {
+	c.view.Store(v)
+	if c.notify != nil {
+		c.notify(v)
+	}
+	c.finish(w, nil)
 }
 
 func (c *Client) finish(w *waiting, err error) {

@@ -410,7 +410,7 @@ func TestMetricsAreRegistered(t *testing.T) {
 			t.Error("the view is from the future")
 		}
 	}
-	want := []string{"coldtap_cluster_denied_topics", "coldtap_cluster_refresh_seconds", "coldtap_cluster_refreshes_total", "coldtap_cluster_rejected_answers_total",
+	want := []string{"coldtap_cluster_denied_topics", "coldtap_cluster_partition_refreshes_total", "coldtap_cluster_refresh_seconds", "coldtap_cluster_refreshes_total", "coldtap_cluster_rejected_answers_total",
 		"coldtap_cluster_unanswered_partitions", "coldtap_cluster_view_age_seconds"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %q", names)

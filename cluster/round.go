@@ -32,6 +32,8 @@ type asker struct {
 	unanswered   int   // watched partitions without bounds from it, or whose lineage is due and was not answered
 	refused      int   // those of them whose topic is denied, of which reportDenied logs
 	firstFailure error // of the others
+
+	version int16 // of Metadata, as the last list of all topics was answered
 }
 
 // partition is a watched partition from round to round.
@@ -60,7 +62,8 @@ func newAsker(kafka *kgo.Client, at *located, m *metrics, log *slog.Logger) *ask
 func (a *asker) round(ctx context.Context, last *View, watched map[segment.UUID]string) (v *View, more bool, err *Error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRound)
 	defer cancel()
-	v = &View{At: time.Now()}
+	now := time.Now()
+	v = &View{At: now, Newest: now}
 	a.unanswered, a.refused, a.firstFailure = 0, 0, nil
 	if err := a.metadata(ctx, v, last, watched); err != nil {
 		a.unanswered = a.all(watched)
@@ -93,6 +96,7 @@ func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment
 	if resp.ClusterID != nil {
 		v.ClusterID = *resp.ClusterID
 	}
+	a.version = resp.Version
 	c := collected{asker: a, before: before, names: map[string]bool{}, ids: map[segment.UUID]bool{}}
 	c.add(resp.Topics)
 	if v.Missing, err = a.askMissing(ctx, &c, last, watched, resp.Version); err != nil {
@@ -216,17 +220,22 @@ func (a *asker) enroll(v *View, watched map[segment.UUID]string) {
 					LastStable: -1, LatestTiered: -1}, boundsEpoch: -1, lineage: lineage{epoch: -1}}
 			}
 			p.topic = t.Name
-			if m.LeaderEpoch < p.now.LeaderEpoch && p.stale < staleRounds {
-				p.stale++
-				a.metrics.reject(rejectStale)
-			} else {
-				p.now.Leader, p.now.LeaderEpoch, p.stale = m.Leader, m.LeaderEpoch, 0
-			}
+			p.elect(&m, a.metrics)
 			parts[m.Number] = p
 		}
 		topics[t.ID] = parts
 	}
 	a.topics = topics
+}
+
+// elect takes over what Metadata says of the leader.
+func (p *partition) elect(m *Partition, counts *metrics) {
+	if m.LeaderEpoch < p.now.LeaderEpoch && p.stale < staleRounds {
+		p.stale++
+		counts.reject(rejectStale)
+		return
+	}
+	p.now.Leader, p.now.LeaderEpoch, p.stale = m.Leader, m.LeaderEpoch, 0
 }
 
 // byLeader gives the watched partitions of each broker. Those without a leader are unanswered, and so are those of denied

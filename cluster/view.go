@@ -9,8 +9,10 @@ import (
 // View is what the cluster said at one moment. It is immutable.
 type View struct {
 	ClusterID string
-	At        time.Time // when the requests behind it were sent
-	Topics    []Topic   // every topic of the cluster, internal ones included, sorted by name
+	At        time.Time // when the requests about all of it were sent
+	// Newest is when the last requests were sent: At, or later ones, about the partitions that RefreshOnly was called for.
+	Newest time.Time
+	Topics []Topic // every topic of the cluster, internal ones included, sorted by name
 
 	// Missing has the watched ids that the cluster's list of all topics left out, and why. A topic that was seen before
 	// stays in Topics, as it was, unless it is TopicGone. An id that is neither there nor here was not watched yet.
@@ -38,7 +40,7 @@ type Partition struct {
 	LastStable    int64 // exclusive (ListOffsets -1, read_committed)
 	LatestTiered  int64 // inclusive (ListOffsets -5, KIP-1005); -1 also while the brokers have tiered nothing
 
-	// BoundsAt is the View.At of the round in which the leader last answered for the five offsets above; zero = never.
+	// BoundsAt is the View.Newest of the round in which the leader last answered for the five offsets above; zero = never.
 	// It is older than View.At while the partition has no leader that answers.
 	BoundsAt time.Time
 
@@ -49,6 +51,12 @@ type Partition struct {
 	// LineagePending says that the leader of LeaderEpoch has not told the lineage yet. Lineage is then {LeaderEpoch,
 	// LogStart}, since the log may have parted anywhere from the one that was known; or that one, while there is no leader.
 	LineagePending bool
+}
+
+// PartitionID names a partition of a topic.
+type PartitionID struct {
+	Topic     segment.UUID
+	Partition int32
 }
 
 // Topic gives the topic of an id; false when the cluster has none now.

@@ -130,7 +130,7 @@ func (b *brokers) locate(ctx context.Context) (*placement, error) {
 
 // offsets asks every leader for the earliest or latest offset of its partitions; all must answer.
 func (b *brokers) offsets(ctx context.Context, at *placement, which int64) ([]int64, error) {
-	offsets, failed := b.offsetsOfMost(ctx, at, which)
+	offsets, failed := b.offsetsOfMost(ctx, at, which, nil)
 	var causes []error
 	for _, partition := range slices.Sorted(maps.Keys(failed)) {
 		if err := failed[partition]; !slices.Contains(causes, err) {
@@ -140,13 +140,22 @@ func (b *brokers) offsets(ctx context.Context, at *placement, which int64) ([]in
 	return offsets, errors.Join(causes...)
 }
 
-// offsetsOfMost also gives why partitions have no offset, -1; partitions of one leader may share an error.
-func (b *brokers) offsetsOfMost(ctx context.Context, at *placement, which int64) (offsets []int64, failed map[int32]error) {
+// offsetsOfMost asks for some partitions, nil: all, and also gives why they have no offset, -1; partitions of one leader may
+// share an error. Partitions that were not asked for have none either, and no error.
+func (b *brokers) offsetsOfMost(ctx context.Context, at *placement, which int64, only map[int32]bool) (offsets []int64, failed map[int32]error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	offsets = make([]int64, len(at.leaders))
+	offsets = slices.Repeat([]int64{-1}, len(at.leaders))
 	failed = map[int32]error{}
 	groups := at.byLeader()
+	if only != nil {
+		for broker, partitions := range groups {
+			groups[broker] = slices.DeleteFunc(partitions, func(p int32) bool { return !only[p] })
+			if len(groups[broker]) == 0 {
+				delete(groups, broker)
+			}
+		}
+	}
 	var (
 		wait sync.WaitGroup
 		mu   sync.Mutex

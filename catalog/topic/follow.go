@@ -17,8 +17,10 @@ import (
 const (
 	// askTimeout bounds a question that is not a long poll; a client may be waiting behind it.
 	askTimeout = 5 * time.Second
-	// fetchWait is how long a broker may hold a Fetch when there is nothing new.
-	fetchWait = 500 * time.Millisecond
+	// leastFetchWait and mostFetchWait bound how long a broker may hold a Fetch when there is nothing new: half of
+	// Options.Refresh, so that the view is known to be current within it.
+	leastFetchWait = 50 * time.Millisecond
+	mostFetchWait  = 10 * time.Second
 	// fetchTimeout bounds a Fetch: a connection that went silent is given up.
 	fetchTimeout = 30 * time.Second
 
@@ -237,11 +239,12 @@ func (f *Follower) begin(ctx context.Context, at *placement) error {
 func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from []wanted, to chan<- delivery) {
 	opened := newEntries(&f.turn)
 	defer opened.close()
+	wait := min(max(f.opt.Refresh/2, leastFetchWait), mostFetchWait)
 	for len(from) > 0 {
 		opened.rest() // what it took was delivered
 		d := delivery{}
 		ask, cancel := context.WithTimeout(ctx, fetchTimeout)
-		portions, err := f.brokers.fetch(ask, at, broker, from, int32(fetchWait.Milliseconds()))
+		portions, err := f.brokers.fetch(ask, at, broker, from, int32(wait.Milliseconds()))
 		cancel()
 		d.at, d.err = time.Now(), err
 		for i := range portions {

@@ -25,6 +25,7 @@ import (
 
 const (
 	defaultSnapshotEvery = 5 * time.Minute
+	defaultRefresh       = time.Second
 	// troublePatience is how long the topic may not be followed before it is logged: a broker that is stopped and started
 	// in an orderly way takes less.
 	troublePatience = 5 * time.Second
@@ -36,6 +37,7 @@ const (
 type ClusterView interface {
 	View() *cluster.View
 	Refresh(ctx context.Context) error
+	RefreshOnly(ctx context.Context, partitions ...cluster.PartitionID) error
 	Watch(topics map[segment.UUID]string)
 }
 
@@ -46,8 +48,11 @@ type Options struct {
 	Topic         string        // Name when empty
 	Snapshot      string        // path of the follower's own file; empty = none
 	SnapshotEvery time.Duration // the file is written at most so often, and on Close; 5 minutes when 0
-	Logger        *slog.Logger
-	Registerer    prometheus.Registerer
+	// Refresh is how old an answer may be that says that nothing more is tiered, and how often brokers are asked for one;
+	// 1 s when 0. It should be the interval of Cluster.
+	Refresh    time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 	// OnDelete is called when a segment left CopyFinished, after the view without it is out: drop it from every cache.
 	// One call at a time, and following waits for it. During a replay it is told of every deletion that is read, since a
 	// cache on disk may be older than the snapshot file.
@@ -128,6 +133,9 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	}
 	if opt.SnapshotEvery <= 0 {
 		opt.SnapshotEvery = defaultSnapshotEvery
+	}
+	if opt.Refresh <= 0 {
+		opt.Refresh = defaultRefresh
 	}
 	f := &Follower{
 		opt: opt, log: opt.Logger, progress: newProgress(),

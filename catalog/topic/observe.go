@@ -38,13 +38,21 @@ func (f *Follower) Observe(v *cluster.View) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if seen := f.seen.Load(); seen != nil && v.At.Before(seen.At) {
+	if seen := f.seen.Load(); seen != nil && newest(v).Before(newest(seen)) {
 		return
 	}
 	f.seen.Store(v)
 	if f.published.Load() {
 		f.tell(f.view.Load())
 	}
+}
+
+// newest is when the last requests behind a view were sent.
+func newest(v *cluster.View) time.Time {
+	if v.Newest.After(v.At) {
+		return v.Newest
+	}
+	return v.At
 }
 
 // tell applies the newest view to a tier; under the lock.
@@ -68,7 +76,7 @@ func (f *Follower) tell(t *tier.Tier) {
 			continue
 		}
 		present[topic.ID] = true
-		changes = f.bounds.topic(changes, topic, seen.At)
+		changes = f.bounds.topic(changes, topic, newest(seen))
 	}
 	for name := range names {
 		id := owners[name]
@@ -232,13 +240,19 @@ func (f *Follower) consultCluster(ctx context.Context) {
 	}
 }
 
-// ask has the cluster look at the tier's topics, and observes what it says.
-func (f *Follower) ask(ctx context.Context) error {
+// ask has the cluster look at the tier's topics, or at some partitions of them only, and observes what it says.
+func (f *Follower) ask(ctx context.Context, only ...tier.PartitionID) error {
 	view := f.view.Load()
 	watched := f.interesting()
 	for {
 		f.opt.Cluster.Watch(watched)
-		if err := f.opt.Cluster.Refresh(ctx); err != nil {
+		err := error(nil)
+		if len(only) == 0 {
+			err = f.opt.Cluster.Refresh(ctx)
+		} else {
+			err = f.opt.Cluster.RefreshOnly(ctx, partitionsOf(only)...)
+		}
+		if err != nil {
 			return err
 		}
 		f.Observe(f.opt.Cluster.View())
@@ -247,7 +261,10 @@ func (f *Follower) ask(ctx context.Context) error {
 		if !grows(watched, now) {
 			break
 		}
-		watched = now
+		watched, only = now, nil
+	}
+	if len(only) > 0 {
+		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,6 +272,14 @@ func (f *Follower) ask(ctx context.Context) error {
 		f.asked.Store(view)
 	}
 	return nil
+}
+
+func partitionsOf(ids []tier.PartitionID) []cluster.PartitionID {
+	list := make([]cluster.PartitionID, len(ids))
+	for i, id := range ids {
+		list[i] = cluster.PartitionID(id)
+	}
+	return list
 }
 
 // interesting gives the ids that the tier knows, and those that carry a name it knows, with their names.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"coldtap/tier"
 )
 
 // progress is how far the view has come, for those who wait for it or ask about it.
@@ -98,6 +100,13 @@ func (p *progress) reach(ctx context.Context, ends []int64) (behind []int32) {
 			return behind
 		}
 	}
+}
+
+// heldSince says that the view held all of the metadata partition in which a partition is filed at some time after least.
+func (p *progress) heldSince(of tier.PartitionID, least time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.asOf) > 0 && p.asOf[PartitionOf(of, int32(len(p.asOf)))].After(least)
 }
 
 func reached(positions, ends []int64) bool {

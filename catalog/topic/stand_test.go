@@ -199,6 +199,10 @@ func (c *calm) Refresh(ctx context.Context) error {
 	return ctx.Err()
 }
 
+func (c *calm) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) error {
+	return c.Refresh(ctx)
+}
+
 func (c *calm) Watch(topics map[segment.UUID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

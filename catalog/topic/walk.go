@@ -22,6 +22,9 @@ type Entry struct {
 	Err       *Error // why there is no Record; of Kind BadBatch when it is a whole batch, passed over from Offset on
 }
 
+// walkWait is how long a broker may hold a Fetch that it has nothing for, which happens to Walk only when something is wrong.
+const walkWait = 500 * time.Millisecond
+
 // walkTries is how often in a row Walk tries again when a leader does not answer.
 const walkTries = 4
 
@@ -118,7 +121,7 @@ func (w *walk) step(ctx context.Context, number int32, at position, end int64) (
 	if broker < 0 {
 		return at, errNoLeader
 	}
-	portions, err := w.brokers.fetch(ctx, w.at, broker, []wanted{{number, at}}, int32(fetchWait.Milliseconds()))
+	portions, err := w.brokers.fetch(ctx, w.at, broker, []wanted{{number, at}}, int32(walkWait.Milliseconds()))
 	if err != nil {
 		return at, err
 	}

@@ -68,7 +68,7 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 	}
 	m.Follower, err = topic.Open(ctx, topic.Options{
 		Client: reach.ClientOptions(), Cluster: m.cluster, Topic: cfg.Metadata.Kafka.Topic, Snapshot: cfg.Metadata.Kafka.Snapshot,
-		Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
+		Refresh: time.Duration(cfg.Metadata.Kafka.Refresh), Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
 	})
 	if err != nil {
 		m.cluster.Close()
