@@ -56,8 +56,7 @@ func (s *Service) Topic(name string, id segment.UUID) (TopicInfo, error) {
 	if err := s.Ready(); err != nil {
 		return TopicInfo{}, err
 	}
-	snap := s.cfg.Source.Snapshot()
-	t, err := findTopic(snap, name, id)
+	snap, t, err := s.lookUp(name, id)
 	if err != nil {
 		return TopicInfo{}, err
 	}

@@ -25,19 +25,42 @@ func findTopic(snap *tier.Snapshot, name string, id segment.UUID) (tier.Topic, e
 	return tier.Topic{}, failure(TopicUnknown, nil, "topic %q with id %s is not in the tier", name, id)
 }
 
+// includePatience is how long a look-up of a topic that the tier holds nothing of waits for the brokers.
+const includePatience = 5 * time.Second
+
+// lookUp is findTopic in the newest snapshot, and with a live cluster in what the cluster has.
+func (s *Service) lookUp(name string, id segment.UUID) (*tier.Snapshot, tier.Topic, error) {
+	snap := s.cfg.Source.Snapshot()
+	topic, err := findTopic(snap, name, id)
+	live, ok := s.cfg.Source.(Live)
+	if err == nil || !ok {
+		return snap, topic, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), includePatience)
+	defer cancel()
+	if err := live.Include(ctx, name, id); err != nil {
+		return nil, tier.Topic{}, failure(NotReady, err, "the topic is not in the tier, and the cluster was not asked")
+	}
+	snap = s.cfg.Source.Snapshot()
+	topic, err = findTopic(snap, name, id)
+	return snap, topic, err
+}
+
 // find resolves topic and partition in the newest snapshot. With a partition beside the error, it is there and its bounds
 // are not known.
 func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Snapshot, tier.Topic, *tier.Partition, error) {
 	if err := s.Ready(); err != nil {
 		return nil, tier.Topic{}, nil, err
 	}
-	snap := s.cfg.Source.Snapshot()
-	topic, err := findTopic(snap, name, id)
+	snap, topic, err := s.lookUp(name, id)
 	if err != nil {
 		return nil, tier.Topic{}, nil, err
 	}
 	p, ok := snap.Partition(tier.PartitionID{Topic: topic.ID, Partition: partition})
 	if !ok {
+		if err := s.cfg.Source.Known(tier.PartitionID{Topic: topic.ID, Partition: partition}); err != nil {
+			return nil, tier.Topic{}, nil, failure(NotReady, err, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+		}
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "topic %q has no partition %d in the tier", topic.Name, partition)
 	}
 	known := s.cfg.Source.Known(p.ID())
@@ -103,6 +126,9 @@ func (st *Stream) renew() error {
 	}
 	p, ok := snap.Partition(st.part.ID())
 	if !ok {
+		if _, ok := snap.TopicByID(st.topic.ID); !ok {
+			return failure(TopicUnknown, nil, "topic %q was deleted", st.topic.Name)
+		}
 		return failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", st.req.Partition, st.topic.Name)
 	}
 	st.see(snap, p)
@@ -171,12 +197,19 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 	if st.next <= b.TieredEnd {
 		return nil
 	}
-	if !asked {
+	if !asked && !st.isBrokers() {
 		if err := st.refresh(ctx); err != nil {
 			return err
 		}
 	}
 	return st.aboveTier()
+}
+
+// isBrokers says that the place, above the tiered end, is one that the brokers hold by what they told just now. It may have
+// been tiered since, but need not be read from the tier; that it is out of range takes asking them.
+func (st *Stream) isBrokers() bool {
+	live, ok := st.svc.cfg.Source.(Live)
+	return ok && st.next <= max(st.bounds.HighWatermark, st.bounds.LastStable) && live.Recent(st.part.ID())
 }
 
 // aboveTier says, in a view from after a refresh, what becomes of an offset above the tiered end: nil when the brokers have

@@ -9,6 +9,7 @@ import (
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
 	"coldtap/readahead"
+	"coldtap/segment"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,15 @@ type Source interface {
 	// Known is nil when the view's bounds of a partition can be relied on, else why not.
 	Known(partition tier.PartitionID) error
 	ClusterID() string
+}
+
+// Live is what a Source can do besides that follows a running cluster. All methods may be called concurrently.
+type Live interface {
+	// Recent says that the view's bounds of a partition, and where its tier ends, were told just now.
+	Recent(partition tier.PartitionID) bool
+	// Include brings a topic into the view that the cluster has and the tier holds nothing of, by its name or else its id. nil:
+	// it is there now, or the cluster has none.
+	Include(ctx context.Context, name string, id segment.UUID) error
 }
 
 // LogSource gives the chunk source and chunk length (bytes, at least 1) of a segment's log; made at wiring. The same

@@ -188,6 +188,9 @@ func (p *Partition) Segments(all bool) []*Segment {
 	return list
 }
 
+// Finished counts the segments in COPY_SEGMENT_FINISHED, readable or not.
+func (p *Partition) Finished() int { return p.byEnd.size }
+
 // EpochFor gives the lineage's epoch of an offset; false below the lineage's first epoch.
 func (p *Partition) EpochFor(offset int64) (int32, bool) {
 	i := p.lineage.at(offset)

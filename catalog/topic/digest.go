@@ -3,6 +3,7 @@ package topic
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"coldtap/segment"
 	"coldtap/tier"
@@ -27,6 +28,9 @@ type sighting struct {
 	id   segment.UUID
 	name string
 	at   int64 // ms, of the newest event
+
+	// asked is when a reader named the topic, of which no record tells; zero: a record did.
+	asked time.Time
 }
 
 // fault is a record that cannot be used.
@@ -70,7 +74,7 @@ func (d *digest) take(r *segment.Record, partitions int32) {
 	if PartitionOf(of, partitions) != d.partition {
 		d.misplaced++
 	}
-	d.see(sighting{of.Topic, name, at})
+	d.see(sighting{id: of.Topic, name: name, at: at})
 	d.changes = Changes(d.changes, record)
 }
 
@@ -96,7 +100,7 @@ func (d *digest) see(s sighting) {
 	d.sightings = append(d.sightings, s)
 }
 
-// known are the topics that the records named, by id.
+// known are the topics that the records named, and those that readers did (included.go), by id.
 type known map[segment.UUID]sighting
 
 // add takes a sighting in; fresh says that the topic was not known.

@@ -151,7 +151,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case d := <-deliveries:
-			f.apply(&d)
+			f.apply(ctx, &d)
 			switch {
 			case d.err == nil && trouble == nil:
 				f.troubled(nil)
@@ -309,18 +309,26 @@ func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int3
 }
 
 // apply takes a delivery into the replay's tier.
-func (f *Follower) apply(d *delivery) {
+func (f *Follower) apply(ctx context.Context, d *delivery) {
 	r := f.replay
 	fresh := false
 	var changes []tier.Change
+	for i := range d.digests {
+		changes = append(changes, d.digests[i].changes...)
+	}
+	if f.published.Load() {
+		f.explain(ctx, emptied(r.tier.Snapshot(), changes))
+	}
 	f.mu.Lock()
 	for i := range d.digests {
 		g := &d.digests[i]
 		for _, s := range g.sightings {
 			fresh = f.known.add(s) || fresh
 		}
-		changes = append(changes, g.changes...)
 		r.positions[g.partition], r.epochs[g.partition] = g.next.offset, g.next.epoch
+	}
+	if f.published.Load() {
+		changes = f.forgetDeleted(changes, r.tier.Snapshot())
 	}
 	out := r.tier.ApplyAll(changes)
 	if f.bounds.forget(changes) && f.published.Load() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,11 +75,12 @@ type Follower struct {
 	place    atomic.Pointer[placement] // of the newest attempt to follow
 	progress *progress
 
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	consult chan struct{} // the set of topics changed: the cluster has to be asked
-	refresh *refresh
-	turn    sync.Mutex // to open a large batch
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	consult  chan struct{} // the set of topics changed: the cluster has to be asked
+	refresh  *refresh
+	turn     sync.Mutex // to open a large batch
+	deleting sync.Mutex // to call OnDelete
 
 	published atomic.Bool               // the replay is the view
 	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
@@ -312,10 +312,13 @@ func finishedIn(p *tier.Partition, id segment.UUID) bool {
 	return ok && s.State == tier.CopyFinished
 }
 
+// deleted tells of segments that left the view, of those of one change at a time.
 func (f *Follower) deleted(list ...*tier.Segment) {
-	if f.opt.OnDelete == nil {
+	if f.opt.OnDelete == nil || len(list) == 0 {
 		return
 	}
+	f.deleting.Lock()
+	defer f.deleting.Unlock()
 	for _, s := range list {
 		f.opt.OnDelete(s)
 	}
@@ -363,7 +366,7 @@ func (f *Follower) state() *replayed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.replay
-	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), maps.Clone(f.known), r.tier.Snapshot()}
+	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), f.known.recorded(), r.tier.Snapshot()}
 }
 
 func (f *Follower) saved(err error) {

@@ -28,23 +28,26 @@ func newTold() told {
 }
 
 // Observe takes over what the cluster says of the topics that the tier holds something of: bounds and lineage of all
-// their partitions, and which id has a name now. A topic that is gone from the cluster keeps what it has until its last
-// segment is deleted, but loses its name to a topic that was created after it. One that is missing for another reason
-// (cluster.TopicDenied, say) keeps everything. Views that are older than one that was
-// observed change nothing.
+// their partitions, and which id has a name now. A topic that is gone from the cluster is forgotten as soon as a record says
+// that its segments are being deleted; without such a record it keeps what it has, but loses its name to a topic that was
+// created after it. One that is missing for another reason (cluster.TopicDenied, say) keeps everything. Views that are older
+// than one that was observed change nothing.
 func (f *Follower) Observe(v *cluster.View) {
 	if v == nil {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if seen := f.seen.Load(); seen != nil && newest(v).Before(newest(seen)) {
+		f.mu.Unlock()
 		return
 	}
 	f.seen.Store(v)
+	var withdrawn []*tier.Segment
 	if f.published.Load() {
-		f.tell(f.view.Load())
+		withdrawn = f.tell(f.view.Load())
 	}
+	f.mu.Unlock()
+	f.deleted(withdrawn...)
 }
 
 // newest is when the last requests behind a view were sent.
@@ -55,11 +58,11 @@ func newest(v *cluster.View) time.Time {
 	return v.At
 }
 
-// tell applies the newest view to a tier; under the lock.
-func (f *Follower) tell(t *tier.Tier) {
+// tell applies the newest view to a tier, and gives the segments that are not to be read any more; under the lock.
+func (f *Follower) tell(t *tier.Tier) (withdrawn []*tier.Segment) {
 	seen := f.seen.Load()
 	if seen == nil {
-		return
+		return nil
 	}
 	names := make(map[string]bool, len(f.known))
 	for _, s := range f.known {
@@ -97,12 +100,16 @@ func (f *Follower) tell(t *tier.Tier) {
 			changes = f.gone(changes, snapshot, id)
 		}
 	}
+	changes = f.forgetIncluded(changes, snapshot)
 	f.hold()
 	if len(changes) > 0 {
-		f.metrics.Applied(len(changes), t.ApplyAll(changes).Rejected)
+		out := t.ApplyAll(changes)
+		f.metrics.Applied(len(changes), out.Rejected)
+		withdrawn = out.Withdrawn
 	}
 	f.bounds.settle(seen)
 	f.weigh()
+	return withdrawn
 }
 
 // settle takes back that partitions are pending which the view shows whole again.
@@ -179,31 +186,24 @@ func (b *told) owner(changes []tier.Change, name string, id segment.UUID) []tier
 }
 
 // gone keeps what is left of a topic that the cluster no longer has, without the brokers' part of the bounds, or forgets
-// it when no segment is left.
+// it when no segment is left or they are being deleted.
 func (f *Follower) gone(changes []tier.Change, snapshot *tier.Snapshot, id segment.UUID) []tier.Change {
 	topic, _ := snapshot.TopicByID(id)
 	left := false
 	for _, number := range topic.Partitions {
+		p, _ := snapshot.Partition(tier.PartitionID{Topic: id, Partition: number})
+		left = left || len(p.Segments(true)) > 0
+	}
+	if !left || isDeleting(snapshot, topic) {
+		return f.forgetTopic(changes, snapshot, id)
+	}
+	for _, number := range topic.Partitions {
 		of := tier.PartitionID{Topic: id, Partition: number}
-		p, _ := snapshot.Partition(of)
-		if len(p.Segments(true)) == 0 {
-			delete(f.bounds.bounds, of)
-			delete(f.bounds.heard, of)
-			delete(f.bounds.pending, of)
-			delete(f.bounds.lineage, of)
-			changes = append(changes, tier.PartitionForgotten{Partition: of})
-			continue
-		}
-		left = true
 		if was, ok := f.bounds.bounds[of]; ok && was.HighWatermark >= 0 {
 			now := tier.Bounds{Start: was.Start, LocalStart: -1, HighWatermark: -1, LastStable: -1}
 			f.bounds.bounds[of] = now
 			changes = append(changes, tier.BoundsChanged{Partition: of, Bounds: now})
 		}
-	}
-	if !left {
-		delete(f.known, id)
-		delete(f.bounds.named, id)
 	}
 	return changes
 }

@@ -271,19 +271,7 @@ func TestFollowsALiveCluster(t *testing.T) {
 	tiered.Epochs[0].Epoch = 0
 	s.write(t, 4, tiered, moved(tiered, tier.CopyFinished))
 
-	var f *Follower
-	opened := make(chan struct{})
-	client, err := cluster.Open(cluster.Config{Bootstrap: s.ListenAddrs(), Interval: time.Hour}, func(v *cluster.View) {
-		<-opened
-		f.Observe(v)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	f = s.open(t, Options{Cluster: client})
-	close(opened)
-	ready(t, f)
+	f := s.follow(t, Options{})
 	p, ok := refreshed(t, f).Partition(of)
 	if !ok || p.Bounds().Start != 0 || p.Bounds().HighWatermark != 3 || p.TieredEnd() != 2 {
 		t.Errorf("%+v, %t", p.Bounds(), ok)

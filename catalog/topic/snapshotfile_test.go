@@ -48,9 +48,9 @@ func sampleReplay(t testing.TB) *replayed {
 	return &replayed{
 		clusterID: "stand", topicID: segment.UUID{9}, positions: []int64{5, 0, 1 << 40}, epochs: []int32{0, -1, 1 << 30},
 		topics: known{
-			ordersID:        {ordersID, "orders", 5000},
-			other.Topic:     {other.Topic, "after", 99_999},
-			segment.UUID{3}: {segment.UUID{3}, "nothing.left", 1},
+			ordersID:        {id: ordersID, name: "orders", at: 5000},
+			other.Topic:     {id: other.Topic, name: "after", at: 99_999},
+			segment.UUID{3}: {id: segment.UUID{3}, name: "nothing.left", at: 1},
 		},
 		view: m.Snapshot(),
 	}
@@ -263,7 +263,7 @@ func FuzzReadSnapshot(f *testing.F) {
 	real := &replayed{clusterID: "x", positions: make([]int64, 50), epochs: make([]int32, 50), topics: known{}, view: m.Snapshot()}
 	for p := range real.view.Partitions() {
 		topic, _ := real.view.TopicByID(p.ID().Topic)
-		real.topics[topic.ID] = sighting{topic.ID, topic.Name, 1}
+		real.topics[topic.ID] = sighting{id: topic.ID, name: topic.Name, at: 1}
 	}
 	f.Add(written(f, real))
 	f.Fuzz(func(t *testing.T, file []byte) {

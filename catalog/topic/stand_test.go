@@ -157,6 +157,7 @@ type calm struct {
 	away    error
 	hung    []int32 // brokers that lead and do not answer
 	denied  []segment.UUID
+	said    bool           // which topics there are; else nothing is known of any
 	watched []segment.UUID // ascending
 }
 
@@ -191,7 +192,7 @@ func (c *calm) Refresh(ctx context.Context) error {
 	for _, id := range c.watched {
 		if slices.Contains(c.denied, id) {
 			v.Missing[id] = cluster.TopicDenied
-		} else if _, ok := v.Topic(id); !ok {
+		} else if _, ok := v.Topic(id); !ok && c.said {
 			v.Missing[id] = cluster.TopicGone
 		}
 	}
@@ -218,6 +219,7 @@ func (c *calm) watches() []segment.UUID {
 func (c *calm) say(topics ...cluster.Topic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.said = true
 	c.view = &cluster.View{ClusterID: "stand", At: time.Now(), Topics: topics}
 }
 

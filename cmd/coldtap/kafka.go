@@ -11,6 +11,7 @@ import (
 
 	"coldtap/catalog/topic"
 	"coldtap/cluster"
+	"coldtap/fetch"
 	"coldtap/internal/config"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,6 +50,8 @@ const (
 	staleRounds = 10
 	leastStale  = 10 * time.Second
 )
+
+var _ fetch.Live = (*live)(nil)
 
 func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (metadata, error) {
 	reach, err := brokers(cfg.Metadata.Kafka, o.log, o.registerer)
