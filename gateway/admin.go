@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,9 @@ const (
 	// adminStallTimeout is how long a client may take nothing of an answer before its connection is closed. There is no
 	// limit of the whole: a profile may take minutes.
 	adminStallTimeout = 30 * time.Second
+	// maxAdminConnections is how many connections the admin plane has at a time. More are closed at once, or they could
+	// take the file descriptors of the data plane.
+	maxAdminConnections = 128
 )
 
 // Admin is the admin plane: /metrics, /healthy (the process runs), /ready and /debug/pprof/. It belongs on a port of
@@ -103,7 +107,7 @@ func (a *Admin) Serve(ln net.Listener) error {
 	a.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.serve(w, r, loopback)
 	})
-	err := a.http.Serve(stallListener{newPatientListener(ln, a.log, a.failed)})
+	err := a.http.Serve(&adminListener{Listener: newPatientListener(ln, a.log, a.failed)})
 	if err == http.ErrServerClosed {
 		return nil
 	}
@@ -139,23 +143,44 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 	return a.http.Close()
 }
 
-// stallListener gives connections that end when their client takes nothing for adminStallTimeout.
-type stallListener struct{ net.Listener }
-
-func (l stallListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return stallConn{conn}, nil
+// adminListener gives connections that end when their client takes nothing for adminStallTimeout, maxAdminConnections at
+// a time.
+type adminListener struct {
+	net.Listener
+	open atomic.Int64
 }
 
-type stallConn struct{ net.Conn }
+func (l *adminListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= maxAdminConnections {
+			return &adminConn{Conn: conn, listener: l}, nil
+		}
+		l.open.Add(-1)
+		conn.Close()
+	}
+}
+
+type adminConn struct {
+	net.Conn
+	listener *adminListener
+	closed   atomic.Bool
+}
 
 // Write takes a few KiB at a time from net/http, so that the deadline is one for progress.
-func (c stallConn) Write(p []byte) (int, error) {
+func (c *adminConn) Write(p []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(adminStallTimeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
+}
+
+func (c *adminConn) Close() error {
+	if !c.closed.Swap(true) {
+		c.listener.open.Add(-1)
+	}
+	return c.Conn.Close()
 }

@@ -185,6 +185,56 @@ func TestIdleAdminConnectionsAreClosed(t *testing.T) {
 	}
 }
 
+// The admin plane takes no more connections than it has descriptors set aside for, and lets others in again.
+func TestAdminConnectionsAreBounded(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	bounded := &adminListener{Listener: ln}
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := bounded.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	var open []net.Conn
+	for range maxAdminConnections {
+		dial()
+		open = append(open, <-accepted)
+	}
+	if n, err := dial().Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("one more: %d bytes, %v", n, err)
+	}
+	open[0].Close()
+	open[0].Close() // once counted
+	dial()
+	open[0] = <-accepted
+	for _, conn := range open {
+		conn.Close()
+	}
+	if n := bounded.open.Load(); n != 0 {
+		t.Errorf("%d open", n)
+	}
+	ln.Close()
+	<-accepted
+}
+
 // An answer of the admin plane that takes minutes is cut at the end, and that is no failure.
 func TestAdminShutdownDoesNotWaitForALongAnswer(t *testing.T) {
 	began := make(chan struct{})

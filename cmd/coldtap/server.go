@@ -177,19 +177,8 @@ const (
 func (s *server) close(drain time.Duration) error {
 	var errs []error
 	end := func(what string, share time.Duration, f func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(context.Background(), share)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() { ended <- f(ctx) }()
-		late := time.NewTimer(share + lateness)
-		defer late.Stop()
-		select {
-		case err := <-ended:
-			if err != nil && !errors.Is(err, net.ErrClosed) {
-				errs = append(errs, fmt.Errorf("%s: %w", what, err))
-			}
-		case <-late.C:
-			errs = append(errs, fmt.Errorf("%s: not ended within %s", what, share))
+		if err := within(share, f); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
 	closed := func(c io.Closer) func(context.Context) error {
@@ -220,4 +209,20 @@ func (s *server) close(drain time.Duration) error {
 		end("store", storeShare, closed(s.backend))
 	}
 	return errors.Join(errs...)
+}
+
+// within gives f's error, or one of its own when f goes on after its share, whose end is that of f's context.
+func within(share time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), share)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	late := time.NewTimer(share + lateness)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		return fmt.Errorf("not ended within %s", share)
+	}
 }
