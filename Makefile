@@ -8,11 +8,15 @@ FUZZTIME ?= 10s
 export CGO_ENABLED = 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build help demo test race lint fuzz bench e2e hostile cover clean
+.PHONY: build cross help demo test race lint fuzz bench e2e hostile cover clean
 .DEFAULT_GOAL := build
 
 build: ## build the binary into bin/
 	$(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/coldtap
+
+cross: ## build for macOS and Windows too, and throw the binaries away
+	@for target in darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do \
+		echo $$target; GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -o /dev/null ./cmd/coldtap || exit 1; done
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -95,11 +95,8 @@ func fileName(key string) (string, error) {
 
 // version makes the ETag: a rename changes the inode, a rewrite in place the modification time.
 func version(fi fs.FileInfo) string {
-	var inode uint64
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		inode = st.Ino
-	}
-	return fmt.Sprintf(`"%x-%x-%x"`, fi.Size(), fi.ModTime().UnixNano(), inode)
+	number, _, _ := inode(fi)
+	return fmt.Sprintf(`"%x-%x-%x"`, fi.Size(), fi.ModTime().UnixNano(), number)
 }
 
 // Open keeps one open file for the whole body: an object replaced meanwhile does not change under the reader.
@@ -230,6 +227,6 @@ func (s *fileStore) gone() bool {
 	if err != nil {
 		return true
 	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	return ok && st.Nlink == 0
+	_, links, ok := inode(fi)
+	return ok && links == 0
 }

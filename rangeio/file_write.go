@@ -11,6 +11,8 @@ import (
 	"path"
 	"strings"
 	"syscall"
+
+	"coldtap/internal/filelock"
 )
 
 // copyBuffer is the piece in which a file is written, and after which a cancelled Put ends.
@@ -69,7 +71,7 @@ func (s *fileStore) replace(ctx context.Context, name string, c Content) (Info, 
 		}
 	}()
 	// The lock says that the writer lives; clean, maybe in another process, takes files without one for leftovers, and this one if it came first.
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil && !errors.Is(err, syscall.ENOTSUP) {
+	if err := filelock.Lock(f); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Info{}, err
 	}
 	if _, err := s.root.Lstat(temp); err != nil {
@@ -208,7 +210,7 @@ func (s *fileStore) clean(dir string) {
 		if err != nil {
 			continue
 		}
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		if filelock.TryLock(f) == nil {
 			s.root.Remove(temp)
 		}
 		f.Close()

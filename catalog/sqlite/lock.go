@@ -7,8 +7,7 @@ import (
 	"strings"
 
 	"coldtap/catalog"
-
-	"golang.org/x/sys/unix"
+	"coldtap/internal/filelock"
 )
 
 // lock is the one-writer lock: flock on a file beside the database. SQLite's own locks are held for a transaction only, and the
@@ -21,9 +20,9 @@ func acquire(path string) (*lock, error) {
 	if err != nil {
 		return nil, failure(op, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.TryLock(f); err != nil {
 		defer f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, failure(op, fmt.Errorf("%s: %w", path, err))
 		}
 		return nil, &catalog.Error{Kind: catalog.Locked, Op: op,

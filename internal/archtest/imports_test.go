@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"internal/invariants": {},
 	"internal/readlimit":  {},
 	"internal/rfc3339":    {},
+	"internal/filelock":   {},
 	// Test equipment: only tests and bench may import it (forbidden, below).
 	"internal/testkit":    {},
 	"internal/fakes3":     {"rangeio"},
