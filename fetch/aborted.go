@@ -110,7 +110,7 @@ func collectAborted(list *[]segment.AbortedTxn, s *tier.Segment, e *indexcache.E
 	}
 	if err != nil {
 		fault := failure(Damaged, err, "the transaction index is damaged, so read_committed can't be answered")
-		fault.Segment = s.ID
+		fault.Segment, fault.NextOffset = s.ID, s.EndOffset+1
 		return false, fault
 	}
 	for _, t := range parsed {

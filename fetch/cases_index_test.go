@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"coldtap/segment"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // indexed is one segment of a hundred batches of 1,000 bytes with the given files.
@@ -53,10 +55,14 @@ func TestF1DamageIsNotTheIndex(t *testing.T) {
 	for _, l := range s.logs {
 		l.log[50_500] ^= 1
 	}
-	for _, a := range []*answer{s.records(from(55)), s.raw(from(55))} {
-		if e := wantKind(t, "damage", a, Damaged); e.Position != 50_000 {
-			t.Errorf("at %d", e.Position)
+	for _, a := range []*answer{s.records(from(50)), s.raw(from(50))} {
+		if e := wantKind(t, "damage", a, Damaged); e.Position != 50_000 || e.NextOffset != 51 {
+			t.Errorf("at %d, next %d", e.Position, e.NextOffset)
 		}
+	}
+	want(t, "behind it", s.records(from(55)), offsetsOf(55, 99), EndTier, 100)
+	if n := testutil.ToFloat64(s.metrics.fallbacks); n != 2 {
+		t.Errorf("%v positions of a right index are called wrong", n)
 	}
 }
 

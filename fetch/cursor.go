@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"math"
 
 	"coldtap/cache"
 	"coldtap/readahead"
@@ -52,8 +53,9 @@ type cursor struct {
 	keptAt    int64
 
 	memory    grant
-	assembled []byte           // a checked batch joined in decode memory, its capacity taken from memory
-	joined    int64            // the batch's position
+	assembled []byte // a checked batch joined in decode memory, its capacity taken from memory
+	joined    int64  // the batch's position; -1 = it is not checked
+	streamed  streamed
 	decoder   *segment.Decoder // keeps what it took from memory until Close
 	usual     *segment.Decoder // is decoder, but for a batch that needs a tighter one
 
@@ -67,13 +69,14 @@ type cursor struct {
 	// Damage is believed at the second sight.
 	doubted   int64 // position of the batch that was to be read once more, -1 = none
 	undecided bool  // what came of it
+	damaged   int64 // position of the batch behind which it looks, MaxInt64 = none
 }
 
 // enter moves to position pos of a segment's log. Read-ahead that already reached it goes on.
 func (c *cursor) enter(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
 	c.unpin()
 	c.seg, c.snap, c.pos = seg, snap, pos
-	c.proven, c.doubted, c.undecided, c.glanced.at = -1, -1, false, -1
+	c.proven, c.doubted, c.undecided, c.glanced.at, c.streamed, c.damaged = -1, -1, false, -1, streamed{at: -1}, math.MaxInt64
 	clear(c.recent)
 	c.recent = c.recent[:0]
 	if c.seq.enter(seg, pos, until) {
@@ -98,6 +101,7 @@ func (c *cursor) drop() {
 	if c.assembled != nil {
 		c.memory.Release(int64(cap(c.assembled)))
 		c.assembled = nil
+		c.joined = -1
 	}
 }
 
@@ -142,15 +146,19 @@ func (c *cursor) load(ctx context.Context, pos int64, holding bool) (pin, error)
 		c.wait.end(p, &c.wait.stats.Store, nil)
 		return pin{}, cache.ErrNoSlab
 	}
+	from := pos - pos%s.chunk
 	if err := c.wait.end(p, &c.wait.stats.Store, err); err != nil {
-		return pin{}, c.at(err, pos)
+		err = c.at(err, pos)
+		if e, ok := errors.AsType[*Error](err); ok && e.Kind == Damaged {
+			e.past = from + s.chunk
+		}
+		return pin{}, err
 	}
 	c.wait.stats.count(outcome)
 	if c.seg.ID != c.far || pos > c.farPos {
 		c.far, c.farPos = c.seg.ID, pos
 		c.wait.progressed()
 	}
-	from := pos - pos%s.chunk
 	got := pin{chunk: chunk, bytes: chunk.Bytes(), from: from, to: from + int64(len(chunk.Bytes()))}
 	if got.to != min(from+s.chunk, c.seg.Size) {
 		got.release()
@@ -166,7 +174,7 @@ func (c *cursor) at(err error, pos int64) error {
 	if !ok {
 		return err
 	}
-	here := *e
+	here := *e // it may be shared
 	if here.Segment.IsZero() {
 		here.Segment = c.seg.ID
 	}
@@ -254,109 +262,4 @@ func (c *cursor) beside(ctx context.Context, at int64) (*pin, error) {
 		}
 	}
 	return &c.cur, c.hold(ctx, at)
-}
-
-// body is where the bytes of a checked batch lie: in one slice, or in two when the batch straddles two chunks.
-type body struct {
-	first, second []byte
-	chunk         bool // first lies in cur (and second in next), else in assembled
-}
-
-// batch makes the bytes of the batch at pos, whose header is h, available and checks them. With whole they come in one
-// slice, joined in decode memory if need be; so does a batch that spreads over more than two chunks, or when there is
-// no memory to hold two.
-func (c *cursor) batch(ctx context.Context, h *segment.Header, whole bool) (body, error) {
-	c.proven = -1
-	b, err := c.gather(ctx, h, whole)
-	if err == nil {
-		c.proven = c.pos
-	}
-	return b, err
-}
-
-func (c *cursor) gather(ctx context.Context, h *segment.Header, whole bool) (body, error) {
-	end := c.pos + h.Size()
-	if c.assembled != nil && c.joined == c.pos && int64(len(c.assembled)) == h.Size() {
-		return body{first: c.assembled}, nil
-	}
-	if c.cur.holds(c.pos) && end <= c.cur.to {
-		b := body{first: c.cur.slice(c.pos, end), chunk: true}
-		from, to := int(c.pos-c.cur.from), int(end-c.cur.from)
-		if c.cur.chunk.Verified(from, to) {
-			return b, nil
-		}
-		if err := c.check(h, b.first); err != nil {
-			return body{}, err
-		}
-		c.cur.chunk.MarkVerified(from, to)
-		return b, nil
-	}
-	if !whole && c.cur.holds(c.pos) && end-c.cur.to <= c.seq.spans[0].chunk {
-		b, err := c.pair(ctx, h, end)
-		if !errors.Is(err, cache.ErrNoSlab) {
-			return b, err
-		}
-	}
-	return c.assemble(ctx, h, end)
-}
-
-// pair checks a batch across two chunks, both held.
-func (c *cursor) pair(ctx context.Context, h *segment.Header, end int64) (body, error) {
-	if !c.next.holds(c.cur.to) {
-		c.next.release()
-		var err error
-		if c.next, err = c.load(ctx, c.cur.to, true); err != nil {
-			return body{}, err
-		}
-	}
-	b := body{first: c.cur.slice(c.pos, c.cur.to), second: c.next.slice(c.next.from, end), chunk: true}
-	from, to := int(c.pos-c.cur.from), int(end-c.next.from)
-	if c.cur.chunk.Verified(from, len(c.cur.bytes)) && c.next.chunk.Verified(0, to) {
-		return b, nil
-	}
-	if err := c.check(h, b.first, b.second); err != nil {
-		return body{}, err
-	}
-	c.cur.chunk.MarkVerified(from, len(c.cur.bytes))
-	c.next.chunk.MarkVerified(0, to)
-	return b, nil
-}
-
-// assemble joins a batch in decode memory, chunk by chunk, each let go before the next is waited for.
-func (c *cursor) assemble(ctx context.Context, h *segment.Header, end int64) (body, error) {
-	size := h.Size()
-	if share := c.memory.from.Size() / 2; size > share {
-		return body{}, c.at(failure(Damaged, nil,
-			"the batch at offset %d is too large to be read here: it has %d bytes over several chunks, and may have %d (half of limits.decode_memory, %d bytes)",
-			h.BaseOffset, size, share, c.memory.from.Size()), c.pos)
-	}
-	if int64(cap(c.assembled)) < size {
-		c.drop()
-		if err := c.reserve(ctx, size); err != nil {
-			return body{}, err
-		}
-		c.assembled = make([]byte, 0, size)
-	}
-	c.assembled = c.assembled[:0]
-	b := c.assembled
-	if c.kept > 0 && c.keptAt == c.pos && !c.cur.holds(c.pos) {
-		b = append(b, c.head[:min(int64(c.kept), size)]...)
-	}
-	for int64(len(b)) < size {
-		at := c.pos + int64(len(b))
-		if err := c.hold(ctx, at); err != nil {
-			return body{}, err
-		}
-		b = append(b, c.cur.slice(at, min(end, c.cur.to))...)
-	}
-	if err := c.check(h, b); err != nil {
-		return body{}, err
-	}
-	c.assembled, c.joined = b, c.pos
-	return body{first: b}, nil
-}
-
-func (c *cursor) check(h *segment.Header, pieces ...[]byte) error {
-	c.crcBytes += h.Size()
-	return segment.VerifyCRC(h, pieces...)
 }

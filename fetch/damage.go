@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"math"
 
 	"coldtap/cache"
 	"coldtap/segment"
@@ -9,39 +10,39 @@ import (
 
 // recent is a chunk that the batch at the cursor may lie in.
 type recent struct {
-	chunk *cache.Chunk // not held
-	to    int64        // log position of its end
+	chunk    *cache.Chunk // not held
+	from, to int64        // log positions
 }
 
-// note remembers a chunk that was just loaded, and forgets those that lie before the batch at the cursor.
+// note remembers a chunk that was just loaded, and forgets those that lie before the batch at the cursor, or before the
+// damaged one behind which it looks.
 func (c *cursor) note(p *pin) {
 	kept := c.recent[:0]
 	for _, r := range c.recent {
-		if r.to > c.pos && r.chunk != p.chunk {
+		if r.to > min(c.pos, c.damaged) && r.chunk != p.chunk {
 			kept = append(kept, r)
 		}
 	}
-	c.recent = append(kept, recent{p.chunk, p.to})
+	c.recent = append(kept, recent{p.chunk, p.from, p.to})
 }
 
-// forget takes the chunks that the batch at the cursor was read from out of the cache. Chunks loaded since by others
+// forget takes the chunks that the batch at the cursor was read from, as far as they begin below end, out of the cache. Chunks loaded since by others
 // stay: a hundred readers of one damaged chunk ask the store for it once more, not a hundred times.
-func (c *cursor) forget() {
+func (c *cursor) forget(end int64) {
 	c.unpin()
 	for _, r := range c.recent {
-		if r.to > c.pos {
+		if r.to > c.pos && r.from < end {
 			c.svc.cfg.Chunks.Drop(r.chunk)
 		}
 	}
 	clear(c.recent)
 	c.recent = c.recent[:0]
-	c.glanced.at = -1
+	c.glanced.at, c.streamed = -1, streamed{at: -1}
 }
 
 // fault makes an *Error of what reading the batch at the cursor ended with. Damage is in doubt while it shows in
-// bytes that no checksum has confirmed: other bytes may come of another read. next is where the damage begins, as an
-// offset.
-func (c *cursor) fault(err error, next int64) error {
+// bytes that no checksum has confirmed: other bytes may come of another read.
+func (c *cursor) fault(err error) error {
 	bytes, ok := errors.AsType[*segment.Error](err)
 	if !ok || kindOf(err) != 0 {
 		return err
@@ -50,7 +51,7 @@ func (c *cursor) fault(err error, next int64) error {
 		return c.tooLarge(err)
 	}
 	e := failure(Damaged, err, "damaged batch")
-	e.Segment, e.Position, e.NextOffset = c.seg.ID, c.pos, next
+	e.Segment, e.Position = c.seg.ID, c.pos
 	e.doubt = c.proven != c.pos
 	if bytes.Kind == segment.TooLarge {
 		e.Detail = "damaged: a batch reaches beyond the log"
@@ -58,25 +59,23 @@ func (c *cursor) fault(err error, next int64) error {
 	return e
 }
 
-// readAgain decides about damage at the cursor: true means that the batch is to be read once more, from the store. A
-// second read that gives no better bytes confirms the damage; then nothing damaged is left in the cache either, so that
-// a later request finds an object that was repaired.
-func (c *cursor) readAgain(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Kind != Damaged || !e.doubt {
+// readAgain says whether damage in doubt is to be decided by reading the batch at the cursor once more, from the store.
+func (c *cursor) readAgain() bool {
+	if c.doubted == c.pos {
 		return false
 	}
-	c.forget()
-	if c.doubted != c.pos {
-		c.doubted, c.undecided = c.pos, true
-		return true
-	}
-	if c.undecided {
+	c.forget(math.MaxInt64)
+	c.doubted, c.undecided = c.pos, true
+	return true
+}
+
+// confirm notes damage at the cursor: a second read gave no better bytes, or the store has none.
+func (c *cursor) confirm(e *Error) {
+	if c.undecided && c.doubted == c.pos {
 		c.undecided = false
 		c.svc.metrics.refetches[stillDamaged].Inc()
 	}
 	c.svc.cfg.Logger.Warn("damaged log bytes", "segment", c.seg.ID.String(), "position", c.pos, "error", e)
-	return false
 }
 
 // accept notes that the batch at the cursor is sound.

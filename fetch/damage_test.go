@@ -41,15 +41,16 @@ func TestDamageIsReadOnceMore(t *testing.T) {
 		at     int64 // in the batch at position 50,000
 		chunk  int64
 		chunks int // that the damaged batch lies in
+		next   int64
 	}{
-		{"a value", 50_500, 10_000, 1},
-		{"the length", 50_010, 10_000, 1},
-		{"the offset", 50_002, 10_000, 1},
-		{"the magic", 50_016, 10_000, 1},
-		{"in the first of two chunks", 50_100, 10_100, 0},
-		{"across two chunks", 50_700, 50_600, 2},
-		{"a header across two chunks", 50_005, 50_010, 2},
-		{"over many chunks, assembled", 50_500, 300, 4},
+		{"a value", 50_500, 10_000, 1, 51},
+		{"the length", 50_010, 10_000, 1, 55}, // where the index leads next
+		{"the offset", 50_002, 10_000, 1, 51},
+		{"the magic", 50_016, 10_000, 1, 51},
+		{"in the first of two chunks", 50_100, 10_100, 0, 51},
+		{"across two chunks", 50_700, 50_600, 2, 51},
+		{"a header across two chunks", 50_005, 50_010, 2, 51},
+		{"over many chunks, assembled", 50_500, 300, 4, 51},
 	} {
 		views := map[string]func(*stand, *Request) *answer{
 			"raw":     func(s *stand, r *Request) *answer { return s.raw(r) },
@@ -84,7 +85,7 @@ func TestDamageIsReadOnceMore(t *testing.T) {
 				for i := range 2 {
 					gets := s.logGets()
 					e := wantKind(t, "damaged in the store", read(s, from(45)), Damaged)
-					if e.Position != 50_000 || e.NextOffset != 50 || e.Segment != idOf(1) {
+					if e.Position != 50_000 || e.NextOffset != c.next || e.Segment != idOf(1) {
 						t.Errorf("%+v", e)
 					}
 					if more := s.logGets() - gets; i > 0 && more > 2*max(c.chunks, 2)+1 {

@@ -56,7 +56,7 @@ func (c *cursor) open(ctx context.Context, h *segment.Header) error {
 		c.closeDecoder()
 	}
 	for fresh := false; ; {
-		b, err := c.batch(ctx, h, true)
+		b, err := c.batch(ctx, h, toDecode)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (c *cursor) open(ctx context.Context, h *segment.Header) error {
 
 // tooLarge reports a sound batch for whose records there never is memory enough.
 func (c *cursor) tooLarge(cause error) error {
-	e := failure(Damaged, cause, "the batch is too large to decode here: it takes more than the %d bytes that one answer may have of limits.decode_memory (%d bytes); "+
+	e := failure(TooLarge, cause, "the batch is too large to decode here: it takes more than the %d bytes that one answer may have of limits.decode_memory (%d bytes); "+
 		"application/vnd.kafka.recordbatch gives it undecoded", c.memory.most(), c.memory.from.Size())
 	return c.at(e, c.pos)
 }

@@ -21,7 +21,8 @@ const (
 	SegmentUnknown // or a file that the segment does not have
 	BadRequest     // end before start, or a start that can't be resolved here
 	OutOfRange     // certain: below the tier's start, or above its end after a refresh
-	Damaged        // the log contradicts its checksums or itself, or its transaction index does; or a batch is too large to be read here
+	Damaged        // the log contradicts its checksums or itself, or its transaction index does
+	TooLarge       // a sound batch that cannot be decoded within the decode memory
 	Missing        // bytes are not there although the metadata says so
 	Busy           // reader queue full, or a memory bound reached
 	NotReady       // metadata still loading, a needed refresh failed, or the brokers do not tell where the log ends
@@ -41,6 +42,7 @@ var kindNames = [kinds]string{
 	BadRequest:       "bad_request",
 	OutOfRange:       "out_of_range",
 	Damaged:          "damaged",
+	TooLarge:         "too_large",
 	Missing:          "missing",
 	Busy:             "busy",
 	NotReady:         "not_ready",
@@ -66,12 +68,13 @@ type Error struct {
 	Detail     string
 	Segment    segment.UUID // when it concerns one
 	Position   int64        // byte position in the segment's log, -1 = none
-	NextOffset int64        // where a read would go on, or where damage begins; -1 = not known
+	NextOffset int64        // where a read goes on: behind what is damaged or too large; -1 = not known
 	Bounds     Bounds       // for OutOfRange; else all 0
 	RetryAfter time.Duration
 	Err        error
 
-	doubt bool // of Damaged: seen in bytes that no checksum has confirmed
+	doubt bool  // of Damaged: seen in bytes that no checksum has confirmed
+	past  int64 // of Damaged: log position below which bytes cannot be had from the store at all, 0 = they can
 }
 
 // Error gives the detail, then where it happened and why.

@@ -94,13 +94,20 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 	if !st.locating && (follows && st.beyond(&h, h.BaseOffset) || h.BaseOffset < st.rangeEnd && st.overflows(&h, hide)) {
 		return ended, nil
 	}
-	whole := !hide && st.needsRecords(&h)
+	want := toPass
+	switch {
+	case hide:
+	case st.needsRecords(&h) && c.joinable(&h):
+		want = toDecode
+	case st.view == readRaw:
+		want = toSend
+	}
 	// Decoding may wait for memory, which nobody may do who holds a run's chunk.
-	if stay && (whole || c.pos+size > c.cur.to || !follows && !c.glanceInside(c.pos+size)) {
+	if stay && (want == toDecode || c.pos+size > c.cur.to || !follows && !c.glanceInside(c.pos+size)) {
 		return elsewhere, nil
 	}
 	// What is passed over is checked too: a header that lies could hide records.
-	b, err := c.batch(ctx, &h, whole)
+	b, err := c.batch(ctx, &h, want)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +120,7 @@ func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
 			// With a batch before it, this one is in order or is not.
 			return passed, st.stepBack()
 		}
-		if b, err = c.batch(ctx, &h, whole); err != nil {
+		if b, err = c.batch(ctx, &h, want); err != nil {
 			return 0, err
 		}
 	}
@@ -250,7 +257,7 @@ func (st *Stream) trim(ctx context.Context) (verdict, error) {
 		return passed, nil
 	}
 	// Decoding may have had to let go of the chunks.
-	b, err := c.batch(ctx, h, true)
+	b, err := c.batch(ctx, h, toDecode)
 	st.body = b
 	return passes, err
 }
@@ -315,21 +322,4 @@ func (st *Stream) plausible(h *segment.Header) error {
 		return st.cur.doubtful("the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, h.LastOffset())
 	}
 	return nil
-}
-
-// repair decides what a fault of look means: nil when the stream goes on.
-func (st *Stream) repair(ctx context.Context, err error) error {
-	err = st.cur.fault(err, st.next)
-	if kindOf(err) == Damaged && st.locating {
-		if err = st.fallBack(); err == nil {
-			return nil
-		}
-	}
-	if st.cur.readAgain(err) {
-		// What the damaged header claimed may have moved the list of aborted transactions on.
-		st.aborted.rewind()
-		st.inside = false
-		return nil
-	}
-	return st.recover(ctx, err)
 }

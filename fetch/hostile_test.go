@@ -105,7 +105,8 @@ func headerByte(x *truth, base int64, rng *rand.Rand) int {
 	return 0
 }
 
-// read reads a range of a damaged partition. Every record must be the true one, none may be left out silently.
+// read reads a range of a damaged partition, and goes on behind what is damaged. Every record must be the true one, none may
+// be left out silently.
 func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Rand) {
 	s := newStand(t, shape{chunk: 1 << (8 + rng.IntN(6)), memory: 1 << 20, decode: 1 << 20})
 	s.addAll(tiered{segments: segments})
@@ -115,6 +116,17 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 	if rng.IntN(3) == 0 {
 		r.EndOffset = r.Offset + rng.Int64N(300)
 	}
+	for steps := 0; x.readOnce(t, s, r, forged); steps++ {
+		if steps > 1000 {
+			t.Fatalf("%+v: no end", r)
+		}
+	}
+	s.raw(r) // checks every batch it gives
+	s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, rng.Int64N(2_000_000_000_000), r.Isolation, 0)
+}
+
+// readOnce is one answer of read. When it is damage, r is set to what is behind it, for another.
+func (x *truth) readOnce(t *testing.T, s *stand, r *Request, forged bool) (again bool) {
 	var got map[int64]string
 	a := s.records(r, func(rec *segment.Record) {
 		if got == nil {
@@ -122,17 +134,15 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 		}
 		got[rec.Offset] = tell(rec)
 	})
-	s.raw(r) // checks every batch it gives
-	s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, rng.Int64N(2_000_000_000_000), r.Isolation, 0)
 	if forged {
-		return
+		return false
 	}
 	if a.err != nil {
-		if k := a.kind(); k != Damaged {
-			t.Fatalf("%+v: %v", r, a.err)
+		e := wantKind(t, "damage", a, Damaged)
+		if e.NextOffset <= max(r.Offset, a.next) {
+			t.Fatalf("%+v: go on at %d, which was reached: %v", r, e.NextOffset, a)
 		}
-		e := a.err.(*Error)
-		a.next = e.NextOffset
+		defer func() { r.Offset = e.NextOffset }()
 	}
 	for offset, text := range x.records[r.Isolation] {
 		wanted := offset >= r.Offset && offset < a.next && (r.EndOffset < 0 || offset < r.EndOffset)
@@ -144,6 +154,7 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 	if len(got) > 0 {
 		t.Fatalf("%+v: records that are not there: %v", r, got)
 	}
+	return a.err != nil && r.EndOffset < 0
 }
 
 // FuzzDamage reads ranges of partitions whose files had bits flipped: each answer is right records or a clear error.

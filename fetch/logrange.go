@@ -21,7 +21,7 @@ type logRange struct {
 	last     int64 // last offset of the batch before, -1 = none seen
 	checked  int64 // what lies below, from the walk's begin on, is sound
 	body     body  // of the batch that was examined
-	second   bool  // its second piece is owed
+	owed     bool  // pieces of it are
 }
 
 // nextLog is Next for the log.
@@ -32,12 +32,8 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 			return err
 		}
 	}
-	if w.second {
-		w.second = false
-		c.cur.release()
-		c.cur, c.next = c.next, pin{}
-		fs.handOut(ctx, run)
-		return nil
+	if w.owed {
+		return fs.nextPiece(ctx, run)
 	}
 	for {
 		if w.checked <= fs.pos && fs.ended() {
@@ -50,7 +46,7 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 			return nil
 		}
 		if err := fs.examine(ctx, false); err != nil {
-			if err := fs.repair(err); err != nil {
+			if err := fs.repair(ctx, err); err != nil {
 				return err
 			}
 			continue
@@ -59,6 +55,8 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 			continue
 		}
 		switch {
+		case w.body.second != nil, w.body.pieces:
+			return fs.nextPiece(ctx, run)
 		case !w.body.chunk:
 			// The run takes over the memory.
 			begin := w.checked - int64(len(c.assembled))
@@ -67,20 +65,28 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 			c.memory.move(run.reserved)
 			c.assembled = nil
 			fs.pos = end
-		case w.body.second != nil && fs.pos < c.cur.to:
-			end := min(c.cur.to, fs.to)
-			run.set(&c.cur, fs.pos, end)
-			fs.pos = end
-			w.second = end < fs.to
-		case w.body.second != nil:
-			c.cur.release()
-			c.cur, c.next = c.next, pin{}
-			fs.handOut(ctx, run)
 		default:
 			fs.handOut(ctx, run)
 		}
 		return nil
 	}
+}
+
+// nextPiece hands out what lies in one chunk of a batch that spreads over several, and what follows on the last piece.
+func (fs *FileStream) nextPiece(ctx context.Context, run *Run) error {
+	c, w := &fs.cur, &fs.walk
+	to, err := c.piece(ctx, &w.body, fs.pos, w.checked)
+	if err != nil {
+		return err
+	}
+	if w.owed = false; to == w.checked {
+		fs.handOut(ctx, run)
+		return nil
+	}
+	to = min(to, fs.to)
+	run.set(&c.cur, fs.pos, to)
+	fs.pos, w.owed = to, to < fs.to
+	return nil
 }
 
 // handOut makes the run what lies, from pos on, in the chunk at hand: the rest of the batch that was examined, and as
@@ -109,22 +115,29 @@ func (fs *FileStream) place(ctx context.Context) error {
 	c.seq.partition, c.seq.urgency, c.seq.logs = fs.file.seg.Partition, cache.Interactive, fs.file.svc.cfg.Logs
 	w.entry = -1
 	if fs.pos > 0 {
-		p := fs.wait.begin(ctx)
-		entry, _, err := fs.file.svc.cfg.Indexes.Get(p, fs.file.seg)
-		err = fs.wait.end(p, nil, err)
-		switch {
-		case err == nil:
-			w.offsets, c.dense = entry.Offsets, entry.Files.Dense
-			w.entry = sort.Search(w.offsets.Len(), func(i int) bool {
-				_, pos := w.offsets.Entry(i)
-				return pos > fs.pos
-			}) - 1
-		case kindOf(err) != Missing: // without an index the walk is long, and right all the same
+		if err := fs.loadIndex(ctx); err != nil {
 			return err
 		}
+		w.entry = sort.Search(w.offsets.Len(), func(i int) bool {
+			_, pos := w.offsets.Entry(i)
+			return pos > fs.pos
+		}) - 1
 	}
 	w.placed = true
 	return fs.begin(nil)
+}
+
+// loadIndex fills in what the segment's small files tell. Without them the walk is long, and right all the same.
+func (fs *FileStream) loadIndex(ctx context.Context) error {
+	p := fs.wait.begin(ctx)
+	entry, _, err := fs.file.svc.cfg.Indexes.Get(p, fs.file.seg)
+	switch err = fs.wait.end(p, nil, err); {
+	case err == nil:
+		fs.walk.offsets, fs.cur.dense = entry.Offsets, entry.Files.Dense
+	case kindOf(err) != Missing:
+		return err
+	}
+	return nil
 }
 
 // begin starts the walk at its entry.
@@ -161,7 +174,11 @@ func (fs *FileStream) examine(ctx context.Context, stay bool) error {
 	if stay && !follows && !c.glanceInside(c.pos+h.Size()) {
 		return errNotHere
 	}
-	b, err := c.batch(ctx, &h, false)
+	want := toSend
+	if c.pos+h.Size() <= fs.pos {
+		want = toPass
+	}
+	b, err := c.batch(ctx, &h, want)
 	if err != nil {
 		return err
 	}
@@ -176,7 +193,7 @@ func (fs *FileStream) examine(ctx context.Context, stay bool) error {
 			w.fellBack = true
 			return fs.begin(c.snap)
 		}
-		if b, err = c.batch(ctx, &h, false); err != nil {
+		if b, err = c.batch(ctx, &h, want); err != nil {
 			return err
 		}
 	}
@@ -190,14 +207,28 @@ func (fs *FileStream) examine(ctx context.Context, stay bool) error {
 }
 
 // repair decides what a fault of examine means: nil when the walk goes on.
-func (fs *FileStream) repair(err error) error {
+func (fs *FileStream) repair(ctx context.Context, err error) error {
 	c, w := &fs.cur, &fs.walk
-	next := int64(-1)
-	if w.last >= 0 {
-		next = w.last + 1
+	err = c.fault(err)
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Kind != Damaged {
+		return err
 	}
-	err = c.fault(err, next)
-	if kindOf(err) == Damaged && w.locating {
+	if e.doubt {
+		// Below the range it need not be read once more: the batch behind is proof enough.
+		h, err := c.header(ctx)
+		if err == nil && c.pos+h.Size() <= fs.pos {
+			to, ok, err := c.behind(ctx, e, w.last, segment.OffsetIndex{}, nil)
+			if err != nil {
+				return err
+			}
+			if ok && to.pos <= fs.pos {
+				fs.stepOver(&to)
+				return nil
+			}
+		}
+	}
+	if w.locating {
 		// First the index is in doubt: the entry before, then the log's first byte.
 		w.entry--
 		if w.fellBack {
@@ -208,8 +239,35 @@ func (fs *FileStream) repair(err error) error {
 		fs.file.svc.cfg.Logger.Warn("offset index gave a wrong position", "segment", c.seg.ID.String(), "position", c.pos)
 		return fs.begin(c.snap)
 	}
-	if c.readAgain(err) {
+	if e.doubt && c.readAgain() {
 		return nil
 	}
-	return err
+	if err := fs.loadIndex(ctx); err != nil {
+		return err
+	}
+	to, ok, err := c.behind(ctx, e, w.last, w.offsets, nil)
+	if err != nil {
+		return err
+	}
+	e.NextOffset = c.seg.EndOffset + 1
+	end := c.pos + 1
+	if ok {
+		e.NextOffset, end = to.header.BaseOffset, max(end, to.pos)
+	}
+	c.confirm(e)
+	if ok && to.pos <= fs.pos {
+		fs.stepOver(&to)
+		return nil
+	}
+	c.forget(end)
+	return e
+}
+
+// stepOver goes on at a batch behind damage that lies below the range.
+func (fs *FileStream) stepOver(to *landing) {
+	c, w := &fs.cur, &fs.walk
+	c.pos, c.joined, w.checked, w.last, w.locating = to.pos, -1, to.pos, -1, false
+	if to.adjoins {
+		w.last = to.header.BaseOffset - 1
+	}
 }

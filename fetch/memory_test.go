@@ -63,10 +63,10 @@ func TestIdleIsNeverBusy(t *testing.T) {
 							served = size
 							return
 						}
-						e := wantKind(t, "too large", a, Damaged)
+						e := wantKind(t, "too large", a, TooLarge)
 						undecoded := s.raw(from(1))
-						if !strings.Contains(e.Detail, "limits.decode_memory") || strings.Contains(e.Detail, "damaged") || e.NextOffset != 1 ||
-							strings.Contains(e.Detail, "application/vnd.kafka.recordbatch") != (undecoded.err == nil) {
+						if !strings.Contains(e.Detail, "limits.decode_memory") || strings.Contains(e.Detail, "damaged") || e.NextOffset != 2 ||
+							!strings.Contains(e.Detail, "application/vnd.kafka.recordbatch") || undecoded.err != nil {
 							t.Errorf("%+v; undecoded: %v", e, undecoded.err)
 						}
 						if s.refetches(stillDamaged) != 0 {

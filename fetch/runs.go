@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"coldtap/cache"
@@ -9,8 +10,8 @@ import (
 )
 
 // Run is consecutive stored batches that lie side by side in memory, in one chunk or in one assembled batch: whole
-// batches, checksums checked. A batch that straddles two chunks comes as two runs, and the first bytes of the next
-// batches with the second. The zero value is empty.
+// batches, checksums checked. A batch that straddles chunks comes as a run for each, and the first bytes of the next batches
+// with the last one. The zero value is empty.
 type Run struct {
 	bytes []byte
 	chunk *cache.Chunk
@@ -58,14 +59,8 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 	st.cur.memory.small = false // a run holds its memory until the client has it
 	st.view = readRaw
 	c := &st.cur
-	if st.second {
-		c.cur.release()
-		c.cur, c.next = c.next, pin{}
-		run.set(&c.cur, c.cur.from, c.cur.to)
-		st.second = false
-		st.handedOut()
-		st.extend(ctx, run, c.cur.from)
-		return nil
+	if st.owed > 0 {
+		return st.nextPiece(ctx, run, st.owed)
 	}
 	v, err := st.examine(ctx, false)
 	if err != nil {
@@ -75,6 +70,8 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 		return io.EOF
 	}
 	switch {
+	case st.body.second != nil, st.body.pieces:
+		return st.nextPiece(ctx, run, c.pos)
 	case !st.body.chunk:
 		// The run takes over the memory.
 		run.bytes, run.budget, run.reserved = c.assembled, c.memory.from, int64(cap(c.assembled))
@@ -82,15 +79,37 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 		c.assembled = nil
 		st.handedOut()
 		return nil
-	case st.body.second != nil:
-		run.set(&c.cur, c.pos, c.cur.to)
-		st.second = true
-		return nil
 	}
 	from := c.pos
 	run.set(&c.cur, from, c.cur.to)
 	st.handedOut()
 	st.extend(ctx, run, from)
+	return nil
+}
+
+// nextPiece gives what lies in one chunk, from position at on, of a batch that spreads over several.
+func (st *Stream) nextPiece(ctx context.Context, run *Run, at int64) error {
+	c := &st.cur
+	end := c.pos + st.header.Size()
+	to, err := c.piece(ctx, &st.body, at, end)
+	switch {
+	case err != nil && at == c.pos:
+		if err := st.repair(ctx, err); err != nil {
+			return err
+		}
+		return st.NextRun(ctx, run)
+	case errors.Is(err, errGone):
+		return st.fail(failure(Missing, err, "the segment was deleted while a batch of it was handed out"))
+	case err != nil:
+		return st.fail(err) // part of the batch is out, so the stream can end nowhere else
+	}
+	run.set(&c.cur, at, c.cur.to)
+	if st.owed = to; to < end {
+		return nil
+	}
+	st.owed = 0
+	st.handedOut()
+	st.extend(ctx, run, at)
 	return nil
 }
 

@@ -72,7 +72,7 @@ type state struct {
 	scanned bool  // by NextRecord, for its records in the time range
 	counted bool  // its bytes are in served
 	left    int32 // records of it not yet decoded, at least; when scanned, of those wanted
-	second  bool  // NextRun owes its second piece
+	owed    int64 // log position from which on NextRun owes the rest of it, 0 = nothing
 
 	end     EndReason
 	decided int64

@@ -81,7 +81,7 @@ func (c *cursor) glance(ctx context.Context, at int64) (base int64, err error) {
 	if !straddles {
 		c.next.release()
 	}
-	if c.assembled != nil && c.joined == c.pos {
+	if c.assembled != nil && c.joined == c.pos || c.streamed.at == c.pos {
 		return c.glanced.base, nil
 	}
 	return c.glanced.base, c.hold(ctx, c.pos)

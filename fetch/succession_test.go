@@ -281,7 +281,7 @@ func TestWrongOffsetEndsNothing(t *testing.T) {
 			r := from(0)
 			r.Isolation, r.EndOffset = c.isolation, c.end
 			for _, a := range []*answer{s.records(r), s.raw(r)} {
-				if e := wantKind(t, name, a, Damaged); e.NextOffset != 10 || e.Position != int64(at) || len(a.offsets) != 10 {
+				if e := wantKind(t, name, a, Damaged); e.NextOffset != 20 || e.Position != int64(at) || len(a.offsets) != 10 {
 					t.Errorf("%s, chunks of %d: %v after %v", name, chunk, e, a.offsets)
 				}
 			}
@@ -344,7 +344,7 @@ func TestMissingBatchOfADenseLog(t *testing.T) {
 		r.EndOffset = 25 // for which the index is read
 		for _, a := range []*answer{s.records(r), s.raw(r)} {
 			if known {
-				if e := wantKind(t, "a gap", a, Damaged); e.NextOffset != 10 || len(a.offsets) != 10 {
+				if e := wantKind(t, "a gap", a, Damaged); e.NextOffset != 20 || len(a.offsets) != 10 {
 					t.Errorf("%v after %v", e, a.offsets)
 				}
 			} else if a.err != nil || len(a.offsets) != 15 {

@@ -3,7 +3,6 @@ package inspect
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"coldtap/segment"
@@ -15,9 +14,6 @@ const (
 	bufferSize = 1 << 20
 	// maxWhole is the largest batch whose records can be shown.
 	maxWhole = 64 << 20
-
-	crcFromV2     = 21
-	crcFromLegacy = 16
 )
 
 // entry is one batch of a log, or one message of magic 0 or 1.
@@ -106,22 +102,17 @@ func (r *logReader) peek(n int64) ([]byte, error) {
 
 // pass is segment.VerifyCRC for an entry that is not to be held.
 func (r *logReader) pass(e *entry) (sound bool, err error) {
-	skip, table := crcFromV2, crc32.MakeTable(crc32.Castagnoli)
-	if e.Magic < 2 {
-		skip, table = crcFromLegacy, crc32.IEEETable
-	}
-	var sum uint32
+	sum := segment.NewChecksum(&e.Header)
 	for left := e.Size(); left > 0; {
 		p, err := r.peek(min(left, int64(len(r.buffer))))
 		if err != nil {
 			return false, err
 		}
-		sum = crc32.Update(sum, table, p[skip:])
-		skip = 0
+		sum.Add(p)
 		left -= int64(len(p))
 		r.held = r.held[len(p):]
 	}
-	return sum == e.CRC, nil
+	return sum.Verify() == nil, nil
 }
 
 // drain reads the rest, so that whoever looks at the bytes behind the reader has seen all.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"syscall"
@@ -159,24 +158,18 @@ func (r *batchReader) verify(b *batch) error {
 // verifyLarge is segment.VerifyCRC for a batch that does not fit the buffer: a size that only a damaged length field
 // claims must not cost that much memory.
 func (r *batchReader) verifyLarge(b *batch) error {
-	skip, table := int64(21), crc32.MakeTable(crc32.Castagnoli)
-	if b.Magic < 2 {
-		skip, table = 16, crc32.IEEETable
-	}
-	var sum uint32
+	sum := segment.NewChecksum(&b.Header)
 	for left := b.Size(); left > 0; {
 		p, err := r.peek(min(left, bufferSize))
 		if err != nil {
 			return err
 		}
-		sum = crc32.Update(sum, table, p[skip:])
-		skip = 0
+		sum.Add(p)
 		left -= int64(len(p))
 		r.in.Discard(len(p))
 	}
-	if sum != b.CRC {
-		return damaged(r.file, "byte %d: batch checksum: batch at offset %d of %d bytes: stored %08x, computed %08x",
-			b.pos, b.BaseOffset, b.Size(), b.CRC, sum)
+	if err := sum.Verify(); err != nil {
+		return damaged(r.file, "byte %d: %v", b.pos, err)
 	}
 	return nil
 }

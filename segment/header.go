@@ -2,7 +2,6 @@ package segment
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math"
 )
 
@@ -62,9 +61,6 @@ const (
 	// What an entry of each magic takes at least, offset and length fields included.
 	minSizeV0 = lengthEnd + 14
 	minSizeV1 = lengthEnd + 22
-
-	crcStartV2     = 21
-	crcStartLegacy = 16
 
 	attributeCodec         = 0x07
 	attributeTransactional = 0x10
@@ -207,33 +203,4 @@ func (h *Header) IsControl() bool { return h.Magic >= 2 && h.Attributes&attribut
 // magic below 2.
 func (h *Header) HasDeleteHorizon() bool {
 	return h.Magic >= 2 && h.Attributes&attributeDeleteHorizon != 0
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// VerifyCRC checks the batch's CRC (CRC-32C for v2, CRC-32 for magic 0 and 1) over pieces, whose concatenation is the
-// whole batch, so that a batch that straddles two buffers need not be joined. Offset, length, magic and leader epoch
-// of v2 are outside the CRC: a match proves nothing about them.
-func VerifyCRC(h *Header, pieces ...[]byte) error {
-	skip, table := crcStartV2, castagnoli
-	if h.Magic < 2 {
-		skip, table = crcStartLegacy, crc32.IEEETable
-	}
-	var total int64
-	var crc uint32
-	for _, p := range pieces {
-		total += int64(len(p))
-		n := min(skip, len(p))
-		skip -= n
-		crc = crc32.Update(crc, table, p[n:])
-	}
-	switch {
-	case total < h.Size():
-		return fail(Truncated, "batch checksum", total, "batch at offset %d has %d bytes, got %d", h.BaseOffset, h.Size(), total)
-	case total > h.Size():
-		return corrupt("batch checksum", h.Size(), "batch at offset %d has %d bytes, got %d", h.BaseOffset, h.Size(), total)
-	case crc != h.CRC:
-		return corrupt("batch checksum", 0, "batch at offset %d: stored %08x, computed %08x", h.BaseOffset, h.CRC, crc)
-	}
-	return nil
 }

@@ -1,0 +1,166 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"coldtap/segment"
+)
+
+// Damage costs what it covers, not what lies around it. What it covers ends where the next batch begins that is proven to
+// be one: its header lies where the damaged batch's own length says, or where the offset index says, its offsets go on,
+// and its own checksum holds. What ends there at or below the place that is asked for is stepped over, as a broker does
+// that walks headers; else the error names the offset there, so that a client can go on.
+
+// The search behind damage is bounded: batches in a row that are damaged too, and positions of the index that are tried.
+const (
+	maxDamaged = 64
+	maxTried   = 16
+)
+
+// landing is the first batch behind damage that is proven to be one.
+type landing struct {
+	header  segment.Header
+	pos     int64
+	adjoins bool // the headers of the damaged batches lead to it, offset by offset
+}
+
+// behind looks for the end of the damage e at the cursor, behind a batch whose last offset is before (-1 = none seen).
+// visit, which may be nil, is called for each damaged batch that is passed, with the cursor at it. The cursor stays where
+// it is.
+//
+// Errors are those of reading, and of visit: then nothing is known.
+func (c *cursor) behind(ctx context.Context, e *Error, before int64, index segment.OffsetIndex, visit func(h *segment.Header) error) (to landing, ok bool, err error) {
+	pos := c.pos
+	c.damaged = pos
+	defer func() { c.pos, c.damaged = pos, math.MaxInt64 }()
+	past, claimed := e.past, before
+	if past == 0 && e.Err == nil {
+		// The bytes were not in doubt but the offsets: then it may be batches before it that are missing.
+		to, sound, _, err := c.tryAt(ctx, pos, true)
+		if err != nil {
+			return landing{}, false, err
+		}
+		if sound && to.header.BaseOffset > before {
+			if ok, err = c.vouched(ctx, &to.header); ok || err != nil {
+				return to, ok, err
+			}
+		}
+		c.pos = pos
+	}
+	if past == 0 {
+		if to, claimed, ok, err = c.alongHeaders(ctx, before, visit); ok || err != nil {
+			return to, ok, err
+		}
+		past = pos + 1
+	}
+	for range maxTried {
+		_, at, more := index.UpperBound(past)
+		if !more {
+			break
+		}
+		to, sound, skip, err := c.tryAt(ctx, at, false)
+		if err != nil {
+			return landing{}, false, err
+		}
+		if sound {
+			if ok, err = c.goesOn(ctx, &to.header, before, claimed); ok || err != nil {
+				return to, ok, err
+			}
+		}
+		past = max(at+1, skip)
+	}
+	return landing{}, false, nil
+}
+
+// alongHeaders is behind by the lengths in the headers. claimed is the last offset that the damaged batches claim.
+func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *segment.Header) error) (to landing, claimed int64, ok bool, err error) {
+	claimed = before
+	h, err := c.header(ctx)
+	if _, bytes := errors.AsType[*segment.Error](err); err != nil && !bytes {
+		return to, claimed, false, unreadable(err)
+	}
+	plausible := err == nil
+	adjoins := true
+	for n := range maxDamaged {
+		plausible = plausible && h.BaseOffset > claimed && h.BaseOffset >= c.seg.BaseOffset && h.LastOffset() <= c.seg.EndOffset
+		end := c.pos + h.Size()
+		if n > 0 && !plausible || end < c.pos+segment.EntryPrefix || end >= c.seg.Size {
+			break
+		}
+		if adjoins = adjoins && plausible; plausible {
+			claimed = h.LastOffset()
+			if visit != nil {
+				if err := visit(&h); err != nil {
+					return to, claimed, false, err
+				}
+			}
+		}
+		to, sound, _, err := c.tryAt(ctx, end, false)
+		if err != nil {
+			return to, claimed, false, err
+		}
+		to.adjoins = adjoins && to.header.BaseOffset == claimed+1
+		if sound {
+			if ok, err = c.goesOn(ctx, &to.header, before, claimed); ok || err != nil {
+				return to, claimed, ok, err
+			}
+		}
+		h, adjoins, plausible = to.header, to.adjoins, to.header.BaseOffset >= 0
+	}
+	return to, claimed, false, nil
+}
+
+// tryAt goes to a log position and looks whether a sound batch of the segment begins there. Bytes that fail are read from
+// the store once more, unless they were read again already. Of one that is not sound the header is given nevertheless, when it can be read. skip is where bytes
+// end that cannot be had, 0 = they can.
+func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, sound bool, skip int64, err error) {
+	c.unpin()
+	c.pos = pos
+	to = landing{pos: pos, header: segment.Header{BaseOffset: -1}}
+	for ; ; again = true {
+		h, err := c.header(ctx)
+		if err == nil {
+			to.header = h
+			if e := c.contradicts(&h, -1); e != nil {
+				err = e
+			} else if _, err = c.batch(ctx, &h, toPass); err == nil {
+				return to, true, 0, nil
+			}
+		}
+		if e, ok := errors.AsType[*Error](err); ok && e.past > 0 {
+			return to, false, e.past, nil
+		}
+		if err = unreadable(err); err != nil || again {
+			return to, false, 0, err
+		}
+		c.forget(math.MaxInt64)
+	}
+}
+
+// goesOn says whether the sound batch at the cursor lies behind damage. When it begins within what the damaged batches
+// claim, either is wrong, and only the batch behind it tells.
+func (c *cursor) goesOn(ctx context.Context, h *segment.Header, before, claimed int64) (bool, error) {
+	if h.BaseOffset <= before || h.BaseOffset > claimed {
+		return h.BaseOffset > before, nil
+	}
+	return c.vouched(ctx, h)
+}
+
+// vouched says that the header behind the sound batch at the cursor, or the segment's end, proves its offsets.
+func (c *cursor) vouched(ctx context.Context, h *segment.Header) (bool, error) {
+	next, err := c.glance(ctx, c.pos+h.Size())
+	if err != nil {
+		return false, unreadable(err)
+	}
+	return next > h.LastOffset() && (next == h.LastOffset()+1 || h.LastOffset() == c.seg.EndOffset), nil
+}
+
+// unreadable takes away an error that says that bytes are no sound batch: others are no reason to give bytes up.
+func unreadable(err error) error {
+	if _, ok := errors.AsType[*segment.Error](err); ok || kindOf(err) == Damaged {
+		return nil
+	}
+	return err
+}
