@@ -75,7 +75,9 @@ func (c *cursor) confirm(e *Error) {
 		c.undecided = false
 		c.svc.metrics.refetches[stillDamaged].Inc()
 	}
-	c.svc.cfg.Logger.Warn("damaged log bytes", "segment", c.seg.ID.String(), "position", c.pos, "error", e)
+	if e.past == 0 { // else who could not make log bytes of them has logged it
+		c.svc.cfg.Logger.Warn("damaged log bytes", "segment", c.seg.ID.String(), "position", c.pos, "error", e)
+	}
 }
 
 // accept notes that the batch at the cursor is sound.

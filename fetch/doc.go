@@ -9,13 +9,19 @@
 //
 // Invariants:
 //
-//   - No byte of a batch is handed out, and no batch is passed over, before its checksum has been checked; that holds for
-//     byte ranges of a log as well.
+//   - No byte of a batch is handed out, and no batch of the range that is asked for is passed over, before its checksum has
+//     been checked; that holds for byte ranges of a log as well. A batch that is handed out in pieces because it is too
+//     large to be held is read twice, and what comes the second time is what was checked the first.
 //   - A batch's base offset, which no checksum covers, is believed when it follows on the batch before it, or else after a
 //     look at the header behind it; no answer and no segment ends at an offset that is not believed.
 //   - Damage is believed at the second sight: a batch whose bytes fail leaves memory with its chunks and is read from the
 //     store once more. What is damaged there too is not kept either, so an object that was repaired is seen at once.
 //     Records that a right checksum covers are as they were written, and no reason to read again.
+//   - Damage costs the batch that it lies in. What lies below the offset that is asked for is stepped over, unread again,
+//     when the batch behind it begins at or below that offset and is proven (see behind.go): whatever is damaged lies below
+//     it then. Else the error names that batch's offset, or where none is proven the one behind the segment, so that a
+//     client which follows it always gets on. A search by time needs more: that no record in the damage can be the answer.
+//   - A sound batch that the decode memory can't take is no damage: it is passed over, and handed out undecoded.
 //   - A stream ends with a reason (EndReason) or with an error; it is never just short. Where it says how to go on, that
 //     offset is beyond everything seen, so the same request is never invited twice.
 //   - OutOfRange is said only when certain: metadata is loaded, and it was refreshed first unless the offset lies below a

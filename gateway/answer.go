@@ -88,7 +88,7 @@ func (x *exchange) reserve(n, held int64, small bool) error {
 		return nil
 	}
 	if n+held > budget.Large() {
-		return newProblem(codeDamaged, "a record takes %d bytes as JSON beside %d for its batch, above what answers may have of limits.decode_memory (%d); read it as %s",
+		return newProblem(codeTooLarge, "a record takes %d bytes as JSON beside %d for its batch, above what answers may have of limits.decode_memory (%d); read it as %s",
 			n, held, budget.Large(), formats[formatBatches].mediaType)
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, x.patience())

@@ -147,7 +147,7 @@ func TestJSONEndsBeforeTheBudgetDoes(t *testing.T) {
 	}
 	// A single record above the whole budget cannot be shown in any answer.
 	r.fake.open = endless(r, 1, 5<<20, nil)
-	if got := r.get(t, recordsPath+"?offset=0"); got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50002`) {
+	if got := r.get(t, recordsPath+"?offset=0"); got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50003`) || !strings.Contains(got.body, `"next_offset":1}`) {
 		t.Errorf("%d %.200s", got.StatusCode, got.body)
 	}
 }
@@ -278,17 +278,18 @@ func TestLinesBreakWithAnErrorLine(t *testing.T) {
 	}
 }
 
-// TestLinesNameTheRecordThatHadNoRoom: where one cannot be shown, the client goes on with that one, not behind it.
+// TestLinesNameTheRecordThatHadNoRoom: where one can never be shown, the error says so and names what is behind it.
 func TestLinesNameTheRecordThatHadNoRoom(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Decode = budget.New(2 << 20) })
 	large := fakeRecord{rec: record(12, strings.Repeat("v", 3<<20)), last: true}
-	for _, records := range [][]fakeRecord{
-		{{rec: record(10, "a")}, {rec: record(11, "b")}, large},             // before the status line
-		{{rec: record(10, "a")}, {rec: record(11, "b"), last: true}, large}, // after it
+	for want, records := range map[string][]fakeRecord{
+		`"end":"limit","next_offset":12`: {{rec: record(10, "a")}, {rec: record(11, "b")}, large},             // before the status line
+		`"next_offset":13`:               {{rec: record(10, "a")}, {rec: record(11, "b"), last: true}, large}, // after it
 	} {
 		r.records(records...)
 		got := r.get(t, recordsPath+"?offset=10&summary=true", "Accept", "application/x-ndjson")
-		if lines := strings.Split(got.body, "\n"); got.StatusCode != 200 || len(lines) != 4 || !strings.Contains(lines[2], `"next_offset":12`) {
+		if lines := strings.Split(got.body, "\n"); got.StatusCode != 200 || len(lines) != 4 || !strings.Contains(lines[2], want) ||
+			strings.Contains(lines[2], `"error_code":50003`) == (got.err == nil) {
 			t.Errorf("%d %v %.300q", got.StatusCode, got.err, got.body)
 		}
 	}

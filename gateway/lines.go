@@ -98,7 +98,7 @@ func (l *lines) fill(ctx context.Context) error {
 		}
 		if err := l.room(l.encoder.SizeBound(&l.record) + frameSize); err != nil {
 			l.next = l.record.Offset
-			return err
+			return past(err, l.record.Offset)
 		}
 		l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
 		l.records++
@@ -202,8 +202,11 @@ func (l *lines) breakOff() {
 	p := problemOf(l.broken)
 	l.x.noteBroken(l.broken, slog.Int64("offset", l.next))
 	if !p.gone {
-		if p.nextOffset = l.next; l.summary {
-			l.frame("error", p.nextOffset, func() {
+		if p.code != codeDamaged && p.code != codeTooLarge { // else it is behind what cannot be given
+			p.nextOffset = l.next
+		}
+		if l.summary {
+			l.frame("error", l.next, func() {
 				l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}')
 			})
 		}

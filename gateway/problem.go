@@ -57,6 +57,7 @@ const (
 	codeHeaderSize    = 43101
 	codeInternal      = 50001
 	codeDamaged       = 50002
+	codeTooLarge      = 50003
 	codeMissing       = 50201
 	codeBusy          = 50301
 	codeNotReady      = 50302
@@ -135,8 +136,11 @@ func fetchProblem(fe *fetch.Error) *problem {
 		bounds := fe.Bounds
 		p.bounds = &bounds
 	case fetch.Damaged:
-		say(codeDamaged, "stored bytes are damaged", "; damaged bytes are never served")
-		p.position = fe.Position
+		say(codeDamaged, "stored bytes are damaged", "; damaged bytes are never served, next_offset is where to go on")
+		p.position, p.nextOffset = fe.Position, fe.NextOffset
+	case fetch.TooLarge:
+		say(codeTooLarge, "a batch is too large to be decoded", "; next_offset is behind it")
+		p.position, p.nextOffset = fe.Position, fe.NextOffset
 	case fetch.Missing:
 		say(codeMissing, "the store does not have what the metadata promises", "")
 	case fetch.Refused:

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"strconv"
 
@@ -264,7 +265,7 @@ func (x *exchange) buildJSON(ctx *fasthttp.RequestCtx, a *answer, st stream, enc
 		}
 		b, ok, err := a.last(encoder.SizeBound(record) + len(",") + len(tail))
 		if err != nil {
-			return progress{}, err
+			return progress{}, past(err, record.Offset)
 		}
 		if !ok {
 			p = limitAt(record.Offset)
@@ -298,6 +299,14 @@ func (x *exchange) buildJSON(ctx *fasthttp.RequestCtx, a *answer, st stream, enc
 		last.b = append(last.b, tail...)
 	}
 	return p, nil
+}
+
+// past adds to what says that the record at an offset is too large where to go on.
+func past(err error, offset int64) error {
+	if p, ok := errors.AsType[*problem](err); ok && p.code == codeTooLarge {
+		p.nextOffset = offset + 1
+	}
+	return err
 }
 
 // appendMetadata appends what stands before the records.
