@@ -30,13 +30,15 @@ func (c *cursor) note(p *pin) {
 // stay: a hundred readers of one damaged chunk ask the store for it once more, not a hundred times.
 func (c *cursor) forget(end int64) {
 	c.unpin()
+	kept := c.recent[:0]
 	for _, r := range c.recent {
 		if r.to > c.pos && r.from < end {
 			c.svc.cfg.Chunks.Drop(r.chunk)
+		} else {
+			kept = append(kept, r)
 		}
 	}
-	clear(c.recent)
-	c.recent = c.recent[:0]
+	c.recent = kept
 	c.glanced.at, c.streamed = -1, streamed{at: -1}
 }
 
