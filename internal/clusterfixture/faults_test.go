@@ -265,7 +265,7 @@ func (s *stand) try(t *testing.T, p *clusterfixture.Partition, q question, what 
 	switch {
 	case got.err != nil:
 		e, ok := errors.AsType[*fetch.Error](got.err)
-		if !ok || !slices.Contains([]fetch.Kind{fetch.Damaged, fetch.Missing, fetch.Unreachable, fetch.TimedOut}, e.Kind) {
+		if !ok || !slices.Contains([]fetch.Kind{fetch.Damaged, fetch.Missing, fetch.Refused, fetch.Unreachable, fetch.TimedOut}, e.Kind) {
 			t.Errorf("%s under %s: %v", q.what, what, got.err)
 		}
 		if !bytes.HasPrefix(truth.body, got.body) {
