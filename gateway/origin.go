@@ -108,7 +108,8 @@ func hostOf(authority []byte) (host []byte, literal bool) {
 
 // isAddress says whether b is an IP address. It does not keep b.
 func isAddress(b []byte) bool {
-	if len(b) == 0 {
+	// A refusal of ParseAddr is an allocation, and every request by name would have it.
+	if len(b) == 0 || (b[0] < '0' || b[0] > '9') && bytes.IndexByte(b, ':') < 0 {
 		return false
 	}
 	_, err := netip.ParseAddr(unsafe.String(&b[0], len(b)))

@@ -504,17 +504,20 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 // TestStalledLinesDoNotStarveOthers: clients that ask for ndjson and take nothing fill the decode memory. Listings and
 // short answers do not even notice; what needs more has the longest-stalled cut, and gets all that it asks for.
 func TestStalledLinesDoNotStarveOthers(t *testing.T) {
-	const decode, chunk = 16 << 20, 64 << 10
+	decode, chunk, few := int64(8<<20), int64(64<<10), 100
+	if invariants.Enabled {
+		decode, few = 4<<20, 40
+	}
 	r := newRealRig(t, chunk, 64<<20, func(c *Config) {
 		c.StallTimeout, c.Decode = 10*time.Minute, budget.NewWithReserve(decode, decode/16)
 	})
 	r.addEndless(t, 64<<20)
-	r.addLog(t, "zipped", 0, bomb(1<<20))
+	r.addLog(t, "zipped", 0, bomb(int(decode/16)))
 	narrow := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
 	}}
 	cut := func() float64 { return testutil.ToFloat64(r.metrics.cut[cutPressure]) }
-	for i := 0; r.decode.InUse()+lineBuffer <= r.decode.Large(); i++ {
+	for i := 0; r.decode.InUse()+4*lineBuffer <= r.decode.Large(); i++ {
 		conn, err := narrow.Dial("tcp", r.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -526,16 +529,18 @@ func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 	}
 	holders := int(testutil.ToFloat64(r.metrics.inFlight))
 	until(t, "all have stalled", func() bool { return r.writingStalled() == holders })
-	if holders < 100 {
-		t.Fatalf("%d clients", holders)
+	rest := r.decode.Large() - r.decode.InUse()
+	if !r.decode.TryAcquire(rest) || holders < few || cut() > 0 {
+		t.Fatalf("%d clients, %d bytes left, %v cut", holders, rest, cut())
 	}
+	defer r.decode.Release(rest)
 	for _, path := range []string{"/topics", "/topics/endless", endlessPath + "?offset=700&max_records=3", endlessPath + "?offset=700&max_records=3&format=v2.text"} {
 		got := r.get(t, path)
 		if n := cut(); got.StatusCode != 200 || got.err != nil || n > 0 {
 			t.Errorf("%s: %d %v %.200s, %v cut", path, got.StatusCode, got.err, got.body, n)
 		}
 	}
-	if got := r.get(t, "/topics/zipped/partitions/0/records?offset=0&encoding=base64"); got.StatusCode != 200 || len(got.body) < 1<<20 || cut() == 0 {
+	if got := r.get(t, "/topics/zipped/partitions/0/records?offset=0&encoding=base64"); got.StatusCode != 200 || int64(len(got.body)) < decode/16 || cut() == 0 {
 		t.Errorf("decompressing: %d, %d bytes, %v cut", got.StatusCode, len(got.body), cut())
 	}
 	until(t, "a long answer is whole", func() bool {
@@ -545,7 +550,8 @@ func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 		}
 		return len(got.body) > 900_000
 	})
-	if n := cut(); n >= float64(holders) {
+	// With the race detector an answer takes so long that most are cut for it.
+	if n := cut(); n >= float64(holders) && !invariants.Enabled {
 		t.Errorf("%v of %d clients were cut", n, holders)
 	} else {
 		t.Logf("%v of %d clients were cut", n, holders)
@@ -570,8 +576,8 @@ func TestRawAnswerFromMemoryAllocatesLittle(t *testing.T) {
 	for range 50 {
 		ask()
 	}
-	if n := testing.AllocsPerRun(500, ask); n > 20 {
-		t.Errorf("%v allocations a request, want at most 20", n)
+	if n := testing.AllocsPerRun(500, ask); n > 5 {
+		t.Errorf("%v allocations a request, want at most 5", n)
 	} else {
 		t.Logf("%v allocations a request", n)
 	}
