@@ -7,12 +7,14 @@ import "sync"
 const rememberedGeometries = 65536
 
 // geometries remembers for which stored chunk ChunkSize answers, for each segment the first answer: of its manifest, or
-// a guess. 0 stands for a log that is read like a file.
+// a guess. 0 stands for a log that is read like a file. It also remembers under which of the prefixes segments were found.
 type geometries struct {
-	mu    sync.Mutex
-	usual int64 // of the manifest that was read last
-	// What was used since fresh was begun, and before. When fresh is full it takes the place of old, which is forgotten.
-	fresh, old map[segmentKey]int64
+	mu     sync.Mutex
+	usual  int64 // of the manifest that was read last
+	chunks recent[int64]
+
+	usualPrefix int // of the segment that was found last
+	prefixes    recent[int]
 }
 
 // of gives a segment's stored chunk, and makes it the usual one when none is known.
@@ -31,15 +33,47 @@ func (g *geometries) learn(key segmentKey, chunk int64) {
 }
 
 func (g *geometries) settleLocked(key segmentKey, chunk int64) int64 {
-	if first, ok := g.fresh[key]; ok {
-		return first
-	}
-	if first, ok := g.old[key]; ok {
+	if first, ok := g.chunks.get(key); ok {
 		chunk = first
 	}
-	if g.fresh == nil || len(g.fresh) == rememberedGeometries {
-		g.old, g.fresh = g.fresh, make(map[segmentKey]int64)
-	}
-	g.fresh[key] = chunk
+	g.chunks.put(key, chunk)
 	return chunk
+}
+
+// prefixOf gives the index of the prefix that a segment was found under, or else of the one that the last segment was.
+func (g *geometries) prefixOf(key segmentKey) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i, ok := g.prefixes.get(key); ok {
+		return i
+	}
+	return g.usualPrefix
+}
+
+func (g *geometries) learnPrefix(key segmentKey, index int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.usualPrefix = index
+	g.prefixes.put(key, index)
+}
+
+// recent remembers a value for each of the segments that were used last.
+type recent[V any] struct {
+	// What was put since fresh was begun, and before. When fresh is full it takes the place of old, which is forgotten.
+	fresh, old map[segmentKey]V
+}
+
+func (r *recent[V]) get(key segmentKey) (V, bool) {
+	if v, ok := r.fresh[key]; ok {
+		return v, true
+	}
+	v, ok := r.old[key]
+	return v, ok
+}
+
+func (r *recent[V]) put(key segmentKey, v V) {
+	if _, ok := r.fresh[key]; !ok && (r.fresh == nil || len(r.fresh) == rememberedGeometries) {
+		r.old, r.fresh = r.fresh, make(map[segmentKey]V)
+	}
+	r.fresh[key] = v
 }

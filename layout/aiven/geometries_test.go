@@ -70,7 +70,7 @@ func TestForgottenGeometry(t *testing.T) {
 			t.Fatalf("what was just used is forgotten after %d others", i)
 		}
 	}
-	if n := len(g.fresh) + len(g.old); n > 2*rememberedGeometries || n < rememberedGeometries {
+	if n := len(g.chunks.fresh) + len(g.chunks.old); n > 2*rememberedGeometries || n < rememberedGeometries {
 		t.Errorf("%d are remembered", n)
 	}
 	if got := g.of(key(1)); got != g.usual {

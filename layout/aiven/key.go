@@ -104,8 +104,8 @@ func folder(topic string, id tier.PartitionID) string {
 	return topic + "-" + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition)) + "/"
 }
 
-// stems lists what the segment's keys may be without their suffix, the likeliest first: where its custom metadata says
-// (known, if not "", is where another of its objects was found), then under each of prefixes.
+// stems lists what the segment's keys may be without their suffix, the likeliest first: where another of its objects was
+// found (known, if not ""), where its custom metadata says, then under each of prefixes.
 func stems(seg *tier.Segment, known string, prefixes []string) []string {
 	custom, err := parseCustom(seg.Custom)
 	if err != nil {
@@ -122,11 +122,11 @@ func stems(seg *tier.Segment, known string, prefixes []string) []string {
 			all = append(all, stem)
 		}
 	}
+	if known != "" { // objects may have been moved since the metadata was written
+		add(known)
+	}
 	if custom.hasPrefix {
 		add(custom.prefix + paths[0])
-	}
-	if known != "" {
-		add(known)
 	}
 	for _, path := range paths {
 		if custom.hasPrefix {

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 )
 
 const (
@@ -26,6 +28,41 @@ type PrivateKey struct {
 	// PEM is an RSA key as PKCS#8 ("PRIVATE KEY", what the plugin wants) or PKCS#1 ("RSA PRIVATE KEY"), not protected by
 	// a password. Two ids may have the same key: an alias.
 	PEM []byte
+}
+
+// keys is the keyring as it is now. When it does not open a segment, the keys are read again: new ones are rolled out while
+// readers run.
+type keys struct {
+	reload func() ([]PrivateKey, error) // nil: the keys stay as they are
+
+	mu   sync.Mutex
+	ring keyring
+	read time.Time // when the keys were last read
+}
+
+// reloadPause is the least time between readings of the keys, so that a segment whose key nobody has costs no more.
+const reloadPause = time.Second
+
+// open is keyring.open with the newest keys. Keys that cannot be read, or not all of them, leave the ring as it is, and the
+// error says so.
+func (k *keys) open(s *sealing) (cipher.AEAD, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	aead, err := k.ring.open(s)
+	if err == nil || k.reload == nil || time.Since(k.read) < reloadPause {
+		return aead, err
+	}
+	k.read = time.Now()
+	list, failed := k.reload()
+	ring := keyring{}
+	if failed == nil {
+		ring, failed = newKeyring(list)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("%w (the keys cannot be read again: %w)", err, failed)
+	}
+	k.ring = ring
+	return k.ring.open(s)
 }
 
 // keyring unwraps data keys. Immutable.

@@ -14,6 +14,8 @@ import (
 	"hash"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func wrapped(t *testing.T, w *writer) *sealing {
@@ -126,4 +128,40 @@ func TestUselessKeys(t *testing.T) {
 	if r := mustRing(t, PrivateKey{"a", append(public, good...)}); len(r.ids) != 1 {
 		t.Error("a private key behind another block was not found")
 	}
+}
+
+// TestNewKeysAreRead when a segment names one that is not at hand, at most once a second; what cannot be read changes nothing.
+func TestNewKeysAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, new := PrivateKey{"old", pkcs8(t, testKey())}, PrivateKey{"new", pkcs8(t, otherKey())}
+		reads, list, failed := 0, []PrivateKey{old}, error(nil)
+		k := keys{reload: func() ([]PrivateKey, error) { reads++; return list, failed }, ring: *mustRing(t, old)}
+		first := wrapped(t, &writer{keyID: "old", key: testKey(), dataKey: random(32)})
+		later := wrapped(t, &writer{keyID: "new", key: otherKey(), dataKey: random(32)})
+		open := func(s *sealing, ok bool, wantReads int) (err error) {
+			t.Helper()
+			_, err = k.open(s)
+			if (err == nil) != ok || reads != wantReads || err != nil && !errors.Is(err, ErrKey) {
+				t.Errorf("%v after %d readings, want %d", err, reads, wantReads)
+			}
+			return err
+		}
+		open(first, true, 0)
+		open(later, false, 1)
+		list = []PrivateKey{old, new}
+		open(later, false, 1) // not yet again
+		time.Sleep(reloadPause)
+		failed = errors.New("no such folder")
+		if err := open(later, false, 2); !strings.Contains(err.Error(), "no such folder") || !strings.Contains(err.Error(), `"new"`) {
+			t.Errorf("%v", err)
+		}
+		failed, list = nil, []PrivateKey{new, {"half", []byte("-----BEGIN PRIV")}}
+		time.Sleep(reloadPause)
+		open(later, false, 3)
+		open(first, true, 3)
+		list = []PrivateKey{old, new}
+		time.Sleep(reloadPause)
+		open(later, true, 4)
+		open(first, true, 4)
+	})
 }

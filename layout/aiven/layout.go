@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -22,9 +24,13 @@ type store interface {
 // Options say how the plugin wrote and how much reading may take. Zero values take the defaults.
 type Options struct {
 	// Prefixes are the values that the plugin's key.prefix has and had, byte for byte, the present one first. None is
-	// one empty prefix. Each missing object is looked for under all of them.
+	// one empty prefix. A segment is looked for under the prefix that it was found under before, then under that of the
+	// segment found last, then under the others.
 	Prefixes []string
 	Keys     []PrivateKey
+	// Reload, if not nil, gives all keys as they are now. It is called when a segment is not opened by those at hand, at most
+	// once a second.
+	Reload func() ([]PrivateKey, error)
 
 	// Memory bounds stored and open chunks together, in bytes; default 256 MiB. A stored chunk that is compressed or
 	// sealed needs about twice its length: up to 100 MiB fit the default.
@@ -47,7 +53,7 @@ const (
 type Layout struct {
 	store      store
 	prefixes   []string
-	keys       keyring
+	keys       keys
 	manifests  *manifestCache
 	geometries geometries
 	space      *workspace
@@ -79,7 +85,8 @@ func newLayout(s store, o Options) (*Layout, error) {
 	}
 	l := &Layout{store: s, prefixes: o.Prefixes, space: newWorkspace(o.Memory)}
 	var err error
-	if l.keys, err = newKeyring(o.Keys); err != nil {
+	l.keys.reload = o.Reload
+	if l.keys.ring, err = newKeyring(o.Keys); err != nil {
 		return nil, err
 	}
 	if l.opener, err = newOpener(o.Parallel); err != nil {
@@ -103,6 +110,24 @@ func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 		return layout.PlainChunk(max)
 	}
 	return pieceSize(l.geometries.of(keyOf(seg)), max)
+}
+
+// prefixesOf are the prefixes to look for a segment under, the likeliest first.
+func (l *Layout) prefixesOf(seg *tier.Segment) []string {
+	if len(l.prefixes) == 1 {
+		return l.prefixes
+	}
+	first := l.geometries.prefixOf(keyOf(seg))
+	list := append(make([]string, 0, len(l.prefixes)), l.prefixes[first])
+	list = append(list, l.prefixes[:first]...)
+	return append(list, l.prefixes[first+1:]...)
+}
+
+// learnPrefix remembers where a segment was found.
+func (l *Layout) learnPrefix(seg *tier.Segment, stem string) {
+	if i := slices.Index(l.prefixes, strings.TrimSuffix(stem, mainPath(seg))); len(l.prefixes) > 1 && i >= 0 {
+		l.geometries.learnPrefix(keyOf(seg), i)
+	}
 }
 
 // pieceSize is for a stored chunk of so many log bytes; 0 = of no matter.

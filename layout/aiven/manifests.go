@@ -204,7 +204,7 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 		cost layout.Cost
 		stem string
 	)
-	places := stems(seg, "", l.prefixes)
+	places := stems(seg, "", l.prefixesOf(seg))
 	err := eachPlace(places, func(at string) error {
 		b, _, c, err := l.store.ReadObject(ctx, at+SuffixManifest, MaxManifest)
 		addCost(&cost, c)
@@ -234,6 +234,7 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 		chunk = 0
 	}
 	l.geometries.learn(keyOf(seg), chunk)
+	l.learnPrefix(seg, stem)
 	return e, cost, nil
 }
 

@@ -64,7 +64,7 @@ func (l *Layout) readPacked(ctx context.Context, seg *tier.Segment, m *manifestE
 		return m.unpackFiles(nil), nil // S3 has no object then
 	}
 	var raw []byte
-	err := eachPlace(stems(seg, m.lastStem(), l.prefixes), func(stem string) (err error) {
+	err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
 		var cost rangeio.Cost
 		raw, _, cost, err = l.store.ReadObject(ctx, stem+SuffixIndexes, MaxIndexes)
 		addCost(sum, cost)
@@ -133,7 +133,7 @@ func (l *Layout) readSeparate(ctx context.Context, seg *tier.Segment, m *manifes
 	left := int64(MaxIndexes)
 	for i, suffix := range separateSuffixes {
 		var raw []byte
-		err := eachPlace(stems(seg, m.lastStem(), l.prefixes), func(stem string) (err error) {
+		err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
 			var cost rangeio.Cost
 			raw, _, cost, err = l.store.ReadObject(ctx, stem+suffix, left)
 			addCost(sum, cost)

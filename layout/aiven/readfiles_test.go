@@ -12,6 +12,7 @@ import (
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
+	"coldtap/tier"
 )
 
 func TestSmallFiles(t *testing.T) {
@@ -214,7 +215,7 @@ func TestChangedPrefix(t *testing.T) {
 	}{
 		"recorded":        {customOf(10, &old, nil), []string{"new/"}, 3},
 		"configured":      {nil, []string{"new/", "older/", "old/"}, 5},
-		"record is wrong": {customOf(10, &[]string{"nowhere/"}[0], nil), []string{"old/"}, 6},
+		"record is wrong": {customOf(10, &[]string{"nowhere/"}[0], nil), []string{"old/"}, 4},
 	} {
 		s := newStand(t, Options{Prefixes: tt.prefixes})
 		w := &writer{chunk: 1000, compressed: true, prefix: old}
@@ -240,5 +241,31 @@ func TestChangedPrefix(t *testing.T) {
 	mustRead(t, s, seg, log, 10, 20)
 	if n := s.gets(""); n != 1 {
 		t.Errorf("%d requests after the log was found", n)
+	}
+}
+
+// TestPrefixesAreRemembered: each segment is searched for once, and the next one first where the last one was.
+func TestPrefixesAreRemembered(t *testing.T) {
+	log := testLog(5000)
+	s := newStand(t, Options{Prefixes: []string{"new/", "old/"}, ManifestMemory: 1}) // no manifest is kept
+	var segments [3]*tier.Segment
+	for i, prefix := range []string{"old/", "old/", "new/"} {
+		seg := testSegment(len(log))
+		seg.ID[0] = byte(i + 1)
+		w := &writer{chunk: 1000, prefix: prefix}
+		w.put(s.Memory, seg, log, testFiles())
+		segments[i] = seg
+	}
+	for i, want := range []int{3, 2, 3, 2} { // manifest and log, and a place where the manifest is not
+		s.faults.Reset()
+		mustRead(t, s, segments[min(i, 2)], log, 0, 5000)
+		if n := s.gets(""); n != want {
+			t.Errorf("read %d takes %d requests, want %d: %v", i, n, want, s.faults.Calls())
+		}
+	}
+	s.faults.Reset()
+	mustRead(t, s, segments[0], log, 0, 5000)
+	if n := s.gets(""); n != 2 {
+		t.Errorf("the first segment takes %d requests once more: %v", n, s.faults.Calls())
 	}
 }

@@ -207,7 +207,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 
 // get reads stored bytes of the .log object, which must have the length that the manifest says.
 func (r *logRead) get(dst []byte, off int64) error {
-	err := eachPlace(stems(r.seg, r.m.lastStem(), r.l.prefixes), func(stem string) error {
+	err := eachPlace(stems(r.seg, r.m.lastStem(), r.l.prefixesOf(r.seg)), func(stem string) error {
 		info, cost, err := r.l.store.ReadRange(r.ctx, stem+SuffixLog, dst, off, r.m.knownVersion(), r.m.StoredSize)
 		addCost(&r.cost, cost)
 		if err == nil && !r.m.learnVersion(info.ETag) {

@@ -157,7 +157,7 @@ func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m
 	} else if place.size == 0 || place.size > maxCheckpoint {
 		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest, Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", place.size)}
 	}
-	err = eachPlace(stems(seg, m.lastStem(), s.layout.prefixes), func(stem string) (err error) {
+	err = eachPlace(stems(seg, m.lastStem(), s.layout.prefixesOf(seg)), func(stem string) (err error) {
 		var cost rangeio.Cost
 		key = stem + suffix
 		if m.separate {
