@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"coldtap/inspect"
 	"coldtap/internal/config"
+	"coldtap/internal/readlimit"
 	"coldtap/layout/aiven"
 	"coldtap/layout/local"
 	"coldtap/rangeio"
@@ -51,24 +53,64 @@ func localPrefix(cfg config.Config) string {
 }
 
 func openAiven(cfg config.Config, store *rangeio.Client, memory int64, registry prometheus.Registerer) (*aiven.Layout, error) {
-	options := aiven.Options{Prefixes: cfg.Layout.Aiven.Prefixes(), Memory: memory, Registerer: registry}
-	var problems []error
-	for _, k := range cfg.Layout.Aiven.EncryptionKeys {
-		pem, err := os.ReadFile(k.PrivateKeyFile)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("layout.aiven.encryption_keys: %s: %w", k.ID, err))
-			continue
-		}
-		options.Keys = append(options.Keys, aiven.PrivateKey{ID: k.ID, PEM: pem})
+	keys, err := encryptionKeys(cfg.Layout.Aiven)
+	if err != nil {
+		return nil, err
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	l, err := aiven.New(store, options)
+	l, err := aiven.New(store, aiven.Options{
+		Prefixes: cfg.Layout.Aiven.Prefixes(), Memory: memory, Registerer: registry,
+		Keys: keys, Reload: func() ([]aiven.PrivateKey, error) { return encryptionKeys(cfg.Layout.Aiven) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("layout.aiven: %w", err)
 	}
 	return l, nil
+}
+
+const (
+	keyFileSize = 64 << 10
+	mostKeys    = 1000
+	keyEnding   = ".pem"
+)
+
+// encryptionKeys reads the private keys as they are now.
+func encryptionKeys(cfg config.AivenLayout) (keys []aiven.PrivateKey, err error) {
+	var problems []error
+	add := func(key, id, path string) {
+		pem, err := readKey(path)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("layout.aiven.%s: %s: %w", key, id, err))
+			return
+		}
+		keys = append(keys, aiven.PrivateKey{ID: id, PEM: pem})
+	}
+	for _, k := range cfg.EncryptionKeys {
+		add("encryption_keys", k.ID, k.PrivateKeyFile)
+	}
+	if dir := cfg.EncryptionKeysDir; dir != "" {
+		files, err := os.ReadDir(dir)
+		if err == nil && len(files) > mostKeys {
+			err = fmt.Errorf("%s has %d files, at most %d are allowed", dir, len(files), mostKeys)
+		}
+		if err != nil {
+			return nil, errors.Join(append(problems, fmt.Errorf("layout.aiven.encryption_keys_dir: %w", err))...)
+		}
+		for _, file := range files {
+			if id, ok := strings.CutSuffix(file.Name(), keyEnding); ok && id != "" {
+				add("encryption_keys_dir", id, filepath.Join(dir, file.Name()))
+			}
+		}
+	}
+	return keys, errors.Join(problems...)
+}
+
+func readKey(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readlimit.All(f, keyFileSize)
 }
 
 // openingMemory is the part of limits.decode_memory that the layout has for stored chunks that are sealed or compressed;

@@ -96,10 +96,11 @@ type Layout struct {
 
 // AivenLayout is how the brokers' plugin is configured (Aiven's tiered-storage-for-apache-kafka).
 type AivenLayout struct {
-	KeyPrefix      string          `yaml:"key_prefix" doc:"Its key.prefix, byte for byte."`
-	KeyPrefixes    []string        `yaml:"key_prefixes" doc:"In place of key_prefix, the values that its key.prefix has and had, the present one first; at most 16."`
-	PrefixMasking  bool            `yaml:"prefix_masking" doc:"Its key.prefix.mask, which changes what brokers log and no key: accepted, and without effect."`
-	EncryptionKeys []EncryptionKey `yaml:"encryption_keys" doc:"Its encryption.key.pairs, private halves, old ones too: a list of {id: key1, private_key_file: key1.pem}."`
+	KeyPrefix         string          `yaml:"key_prefix" doc:"Its key.prefix, byte for byte."`
+	KeyPrefixes       []string        `yaml:"key_prefixes" doc:"In place of key_prefix, the values that its key.prefix has and had, the present one first; at most 16."`
+	PrefixMasking     bool            `yaml:"prefix_masking" doc:"Its key.prefix.mask, which changes what brokers log and no key: accepted, and without effect."`
+	EncryptionKeys    []EncryptionKey `yaml:"encryption_keys" doc:"Its encryption.key.pairs, private halves, old ones too: a list of {id: key1, private_key_file: key1.pem}. The files are read again when a segment names a key that is not at hand."`
+	EncryptionKeysDir string          `yaml:"encryption_keys_dir" doc:"Folder of further private keys, each in a file that has the key's id for its name and ends in .pem. New ones are found without a restart."`
 }
 
 // Prefixes are the values of the plugin's key.prefix to look under, never none.
