@@ -50,6 +50,12 @@ func inspectCommand(env *environment) *cobra.Command {
 	verify.Flags().BoolVar(&k.deep, "deep", false, "read everything: the SHA-256 of each file, every batch's CRC, every index")
 	verify.Flags().IntVar(&k.workers, "workers", 2, "segments read at a time by --deep")
 
+	metadataTopic := k.command("metadata-topic [TOPIC[:PARTITION]]", "Show the records of the cluster's __remote_log_metadata as they are, from its start to its end",
+		"orders:0 --config coldtap.yaml --json", lookAtMetadataTopic)
+	metadataTopic.Long = "Shows the records of the cluster's __remote_log_metadata as they are, from its start to its end. It is for\n" +
+		"metadata.kind kafka: a live cluster whose brokers tier segments themselves (KIP-405). The kinds embedded and archive have\n" +
+		"no such topic; `coldtap inspect segments` shows what they know. Any configuration with metadata.kafka.bootstrap will do."
+
 	cmd := group(&cobra.Command{
 		Use:     "inspect",
 		Short:   "Look at metadata, objects and segment files, and verify them",
@@ -61,8 +67,7 @@ func inspectCommand(env *environment) *cobra.Command {
 		k.command("segment ID", "Show one segment: metadata, objects, manifest (an id that begins with a dash goes behind --)",
 			"kPBl8ErGTLyGEYFGJ5zFmQ --config coldtap.yaml", lookAtSegment),
 		logs, index,
-		k.command("metadata-topic [TOPIC[:PARTITION]]", "Show the records of the cluster's __remote_log_metadata as they are, from its start to its end",
-			"orders:0 --config coldtap.yaml --json", lookAtMetadataTopic),
+		metadataTopic,
 		verify,
 	)
 	logFlags(cmd, "warn")
@@ -217,7 +222,8 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 		return err
 	}
 	if len(cfg.Metadata.Kafka.Bootstrap) == 0 {
-		return usage("metadata.kafka.bootstrap is empty: name a broker of the cluster whose metadata topic is to be read")
+		return usage("the metadata topic is a live cluster's (metadata.kind kafka), this configuration is of metadata.kind %s; "+
+			"to read it all the same name a broker in metadata.kafka.bootstrap", cfg.Metadata.Kind)
 	}
 	reach, err := brokers(cfg.Metadata.Kafka, k.env.log, nil)
 	if err != nil {

@@ -296,6 +296,14 @@ func TestInspectLooksAtACluster(t *testing.T) {
 			t.Errorf("%q: exit %d", args, code)
 		}
 	}
+	if code, out, _ := commandLine(t, "inspect", "metadata-topic", "--help"); code != exitOK || !strings.Contains(out, "metadata.kind kafka") || !strings.Contains(out, "embedded and archive") {
+		t.Errorf("it does not say what it is for: %s", out)
+	}
+	other := cfg
+	other.Layout.Kind, other.Metadata.Kind, other.Metadata.Kafka.Bootstrap = "native", "embedded", nil
+	if code, _, said := commandLine(t, "inspect", "metadata-topic", "--config", configFile(t, other)); code != exitUsage || !strings.Contains(said, "metadata.kind embedded") {
+		t.Errorf("of the offloader's own metadata: exit %d, %s", code, said)
+	}
 	if code, _, said := commandLine(t, "inspect", "metadata-topic", "nosuch", "--config", file); code != exitFailed || !strings.Contains(said, "no record of it") {
 		t.Errorf("a topic without records: exit %d, %s", code, said)
 	}
