@@ -64,7 +64,7 @@ func (m *metrics) views(f *Follower) []prometheus.Collector {
 		gauge("coldtap_catalog_topic_lag_records", "Records that the metadata topic is known to hold beyond the view.",
 			func() float64 { return float64(f.Status().Lag) }),
 		gauge("coldtap_catalog_topic_view_age_seconds",
-			"How long ago the view was known to hold all of the metadata topic; below 1 while following, -1 before that was ever so.",
+			"How long ago the view was known to hold all of the metadata topic; below metadata.kafka.refresh while following, -1 before that was ever so.",
 			func() float64 { return age(f.Status().AsOf) }),
 		gauge("coldtap_catalog_topic_bounds_age_seconds",
 			"How long ago the cluster told the partitions' bounds that the view has; -1 before the first time.",
