@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"coldtap/internal/config"
 	"coldtap/internal/testkit"
@@ -144,14 +145,14 @@ func TestCheckAndPrintConfig(t *testing.T) {
 	}
 	t.Setenv("COLDTAP__STORE__S3__BUCKET", "tier")
 	t.Setenv("COLDTAP_PORT", "tcp://10.0.0.1:80")
-	if code, out, said := commandLine(t, "serve", "--check"); code != exitOK || out != "the configuration is valid\n" {
+	if code, out, said := commandLine(t, "serve", "--check"); code != exitOK || out != "valid: defaults, COLDTAP__STORE__S3__BUCKET\n" {
 		t.Errorf("--check of the environment: exit %d\n%s%s", code, out, said)
 	}
 	code, example, _ := commandLine(t, "config", "example")
 	if err := os.WriteFile("coldtap.yaml", []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code2, out, said := commandLine(t, "serve", "--check"); code+code2 != exitOK || out != "coldtap.yaml is valid\n" {
+	if code2, out, said := commandLine(t, "serve", "--check"); code+code2 != exitOK || out != "valid: coldtap.yaml, COLDTAP__STORE__S3__BUCKET\n" {
 		t.Errorf("--check of the example: exit %d, %d\n%s%s", code, code2, out, said)
 	}
 }
@@ -216,7 +217,7 @@ func TestWhatCheckAcceptsStarts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s%v", text, err)
 		}
-		if err := s.close(0); err != nil {
+		if err := s.close(time.Minute); err != nil {
 			t.Errorf("%s%v", text, err)
 		}
 	}

@@ -77,10 +77,6 @@ func (f *configFlags) load(env *environment, checks ...func(config.Config) error
 	if f.print {
 		return cfg, true, nil
 	}
-	what := source.File
-	if what == "" {
-		what = "the configuration"
-	}
-	fmt.Fprintf(env.out, "%s is valid\n", what)
+	fmt.Fprintf(env.out, "valid: %s\n", source)
 	return cfg, true, nil
 }

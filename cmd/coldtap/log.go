@@ -4,6 +4,8 @@ import (
 	"io"
 	"log/slog"
 
+	"coldtap/internal/config"
+
 	"github.com/spf13/cobra"
 )
 
@@ -27,17 +29,28 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: least})), nil
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: least, ReplaceAttr: redacted})), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least, ReplaceAttr: inSeconds})), nil
 	}
 	return nil, usage("--log-format: %q is not one of text, json", format)
 }
 
-// inSeconds gives durations a unit: the JSON handler writes them as a number of nanoseconds that nothing says are such.
-func inSeconds(_ []string, a slog.Attr) slog.Attr {
+// redacted masks credentials in addresses: libraries put the URLs that they were given into their errors.
+func redacted(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, config.Redact(err.Error()))
+	}
+	if a.Value.Kind() == slog.KindString {
+		a.Value = slog.StringValue(config.Redact(a.Value.String()))
+	}
+	return a
+}
+
+// inSeconds gives durations a unit too: the JSON handler writes them as a number of nanoseconds that nothing says are such.
+func inSeconds(groups []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
 	}
-	return a
+	return redacted(groups, a)
 }

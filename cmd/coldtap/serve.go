@@ -46,6 +46,7 @@ func serveCommand(env *environment) *cobra.Command {
 
 // serve answers until ctx ends. source is read again at a hang-up.
 func serve(ctx context.Context, env *environment, cfg config.Config, source config.Source, drain time.Duration) error {
+	env.log.Info("configured", "by", source.String())
 	cfg.SetMemoryLimit(0)
 	var s *server
 	err := orEnd(ctx, func() (err error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"coldtap/internal/readlimit"
@@ -22,6 +23,21 @@ const maxFile = 1 << 20
 type Source struct {
 	File    string   // "" = none
 	Environ []string // NAME=VALUE as os.Environ gives them
+}
+
+// String names the file and the variables that take part, for people.
+func (s Source) String() string {
+	names := []string{s.File}
+	for _, variable := range s.Environ {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, variablePrefix) {
+			names = append(names, name)
+		}
+	}
+	if s.File == "" {
+		names[0] = "defaults"
+	}
+	slices.Sort(names[1:])
+	return strings.Join(names, ", ")
 }
 
 // Load reads and validates. The error joins every problem found, one a line.
