@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -109,9 +110,7 @@ func collectAborted(list *[]segment.AbortedTxn, s *tier.Segment, e *indexcache.E
 		parsed, err = segment.ParseTxnIndex(txns, s.BaseOffset)
 	}
 	if err != nil {
-		fault := failure(Damaged, err, "the transaction index is damaged, so read_committed can't be answered")
-		fault.Segment, fault.NextOffset = s.ID, s.EndOffset+1
-		return false, fault
+		return false, txnFault(err, s)
 	}
 	for _, t := range parsed {
 		if t.LastOffset >= from && t.FirstOffset < upper {
@@ -120,6 +119,17 @@ func collectAborted(list *[]segment.AbortedTxn, s *tier.Segment, e *indexcache.E
 		complete = complete || t.LastStableOffset >= upper
 	}
 	return complete, nil
+}
+
+// txnFault says why read_committed can't be answered.
+func txnFault(err error, s *tier.Segment) *Error {
+	kind, what := Damaged, "damaged"
+	if e, ok := errors.AsType[*indexcache.Error](err); ok && e.Kind == indexcache.Missing {
+		kind, what = Missing, "missing"
+	}
+	fault := failure(kind, err, "the transaction index is %s, so read_committed can't be answered", what)
+	fault.Segment, fault.NextOffset = s.ID, s.EndOffset+1
+	return fault
 }
 
 // earliestOpen is the first offset of the oldest transaction that is open in a producer snapshot, MaxInt64 when none

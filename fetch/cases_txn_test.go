@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"strings"
 	"testing"
 
 	"coldtap/segment"
@@ -80,13 +81,18 @@ func TestB5MissingTxnIndex(t *testing.T) {
 
 	for name, files := range map[string]segment.Files{
 		"lost": {TxnDamaged: true, Decided: true},
+		"gone": {TxnDamaged: true, TxnMissing: "the.indexes"},
 		"torn": {TxnIndex: append([]byte{9}, make([]byte, 33)...), Snapshot: snapshotOf()},
 	} {
 		s := newStand(t, shape{})
 		s.topic("t", 0)
 		seg := s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: files})
 		for _, a := range []*answer{s.records(committed(0)), s.raw(committed(0))} {
-			if e := wantKind(t, name, a, Damaged); e.Segment != seg.ID || len(a.offsets) != 0 {
+			kind := Damaged
+			if files.TxnMissing != "" {
+				kind = Missing // and the object is named
+			}
+			if e := wantKind(t, name, a, kind); e.Segment != seg.ID || len(a.offsets) != 0 || !strings.Contains(e.Error(), files.TxnMissing) {
 				t.Errorf("%s: %v", name, a)
 			}
 		}

@@ -62,7 +62,10 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 		f.raw = entry.Files.LeaderEpochs
 	}
 	if f.raw == nil {
-		if slices.Contains(entry.Files.IndexDamaged, file) || file == fileTxns && entry.TxnErr != nil {
+		if file == fileTxns && entry.TxnErr != nil {
+			return nil, txnFault(entry.TxnErr, found)
+		}
+		if slices.Contains(entry.Files.IndexDamaged, file) {
 			e := failure(Damaged, entry.TxnErr, "file %q is damaged", file)
 			e.Segment = found.ID
 			return nil, e

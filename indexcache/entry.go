@@ -3,6 +3,7 @@ package indexcache
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"unsafe"
 
@@ -42,6 +43,8 @@ func newEntry(seg *tier.Segment, files *segment.Files) *Entry {
 		e.damaged = append(e.damaged, "timeindex")
 	}
 	switch {
+	case files.TxnMissing != "":
+		e.TxnErr = &Error{Kind: Missing, Segment: seg.ID.String(), Err: fmt.Errorf("the object %s is not there", files.TxnMissing)}
 	case files.TxnDamaged:
 		e.TxnErr = &Error{Kind: Damaged, Segment: seg.ID.String()}
 	case files.Decided:

@@ -10,6 +10,7 @@ const (
 	TimedOut                 // the load took longer than Config.LoadTimeout
 	Panicked                 // the load panicked: a bug of ours
 	Damaged                  // transaction information is there but cannot be believed
+	Missing                  // the object with the transaction index is not there
 )
 
 // String gives the kind in words.
@@ -23,6 +24,8 @@ func (k Kind) String() string {
 		return "loading indexes panicked"
 	case Damaged:
 		return "transaction index is damaged"
+	case Missing:
+		return "transaction index is missing"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }

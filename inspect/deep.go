@@ -96,6 +96,9 @@ func (c *contentCheck) find(problem Problem, key, format string, args ...any) {
 // judge tells an error that is the object's own from one that ends the verification: a store that does not answer says
 // nothing about any object.
 func judge(err error) (problem Problem, fatal error) {
+	if _, ok := rangeio.Withheld(err); ok {
+		return WithheldObject, nil
+	}
 	if isKind(err, rangeio.NotFound, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer) {
 		return UnreadableData, nil
 	}
@@ -103,6 +106,14 @@ func judge(err error) (problem Problem, fatal error) {
 		return DamagedMeta, nil
 	}
 	return "", err
+}
+
+// explain says what to mend where that is known.
+func explain(err error) string {
+	if why, ok := rangeio.Withheld(err); ok {
+		return why
+	}
+	return err.Error()
 }
 
 func (c *contentCheck) run(ctx context.Context) error {
@@ -114,7 +125,7 @@ func (c *contentCheck) run(ctx context.Context) error {
 	if err != nil {
 		problem, fatal := judge(err)
 		if fatal == nil {
-			c.find(problem, key, "%v", err)
+			c.find(problem, key, "%s", explain(err))
 		}
 		return fatal
 	}
@@ -192,7 +203,7 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 	if err != nil {
 		problem, fatal := judge(err)
 		if fatal == nil {
-			c.find(problem, key, "%v", err)
+			c.find(problem, key, "%s", explain(err))
 		}
 		return fatal
 	}

@@ -29,7 +29,7 @@ func (c *contentCheck) runPlain(ctx context.Context) error {
 		if fatal != nil {
 			return fatal
 		}
-		c.find(problem, key, "%v", err)
+		c.find(problem, key, "%s", explain(err))
 	}
 	key = objects[0].Key
 	log := &logOfLayout{ctx: ctx, layout: c.v.layout, seg: c.seg}
@@ -43,7 +43,7 @@ func (c *contentCheck) runPlain(ctx context.Context) error {
 	}
 	problem, fatal := judge(err)
 	if fatal == nil {
-		c.find(problem, key, "%v", err)
+		c.find(problem, key, "%s", explain(err))
 	}
 	return fatal
 }

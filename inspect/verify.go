@@ -55,6 +55,7 @@ const (
 	WrongChecksum  Problem = "wrong_checksum"  // the log is not the one that was copied: its SHA-256 differs
 	DamagedStart   Problem = "damaged_start"   // a start object that cannot be believed
 	StartBehind    Problem = "start_behind"    // a start object below the metadata's start
+	WithheldObject Problem = "withheld"        // the store does not give it: it is in an archive storage class, or access is denied
 	UnreadableData Problem = "unreadable_data" // the object was listed and cannot be read
 )
 
@@ -107,9 +108,13 @@ type verification struct {
 	out     *Output
 	summary Summary
 
-	seen    map[segment.UUID]seenObjects
-	starts  []listedObject
-	unknown []listedObject // of segments that the metadata did not know
+	seen   map[segment.UUID]seenObjects
+	starts []listedObject
+	// elsewhere are keys of segments that were listed, but under a name that is not the layout's: custom metadata of the
+	// plugin's may place objects where no configuration leads.
+	elsewhere map[string]bool
+	prefixes  []string       // that were listed
+	unknown   []listedObject // of segments that the metadata did not know
 }
 
 type listedObject struct {
@@ -141,7 +146,7 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 	}
 	v := &verification{
 		cfg: cfg, layout: cfg.Layout, out: o, summary: Summary{Deep: cfg.Deep},
-		seen: make(map[segment.UUID]seenObjects),
+		seen: make(map[segment.UUID]seenObjects), elsewhere: make(map[string]bool),
 	}
 	if l, ok := cfg.Layout.(nativeLayout); ok {
 		v.native = l.Layout
@@ -157,6 +162,7 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 		beneath = v.layout.TopicPrefix(topic.Name, topic.ID)
 	}
 	for _, prefix := range v.layout.Prefixes() {
+		v.prefixes = append(v.prefixes, prefix+beneath)
 		err := cfg.Store.List(ctx, prefix+beneath, func(obj rangeio.Object) error {
 			v.listed(before, obj, only)
 			return nil
@@ -169,11 +175,11 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 		return v.summary, err
 	}
 	after := cfg.Metadata.Snapshot()
-	v.orphans(after)
 	whole, err := v.finished(ctx, before, after, only)
 	if err != nil {
 		return v.summary, err
 	}
+	v.orphans(after)
 	if cfg.Deep {
 		if err := v.startObjects(ctx, after); err != nil {
 			return v.summary, err
@@ -240,6 +246,10 @@ func lookUp(s *tier.Snapshot, n *layout.Name) (seg *tier.Segment, ok bool) {
 func (v *verification) orphans(after *tier.Snapshot) {
 	for i := range v.unknown {
 		u := &v.unknown[i]
+		if v.elsewhere[u.key] {
+			delete(v.elsewhere, u.key)
+			continue
+		}
 		if _, ok := lookUp(after, &u.Name); ok {
 			v.summary.Unfinished++ // its copy began meanwhile
 			continue
@@ -247,6 +257,7 @@ func (v *verification) orphans(after *tier.Snapshot) {
 		v.find(Finding{Orphan, u.Topic, u.Partition.Partition, u.ID.String(), u.key,
 			number(u.size) + " bytes, and the metadata knows no such segment"})
 	}
+	v.summary.Foreign -= len(v.elsewhere)
 	v.starts = slices.DeleteFunc(v.starts, func(u listedObject) bool {
 		t, _ := after.TopicByID(u.Partition.Topic)
 		_, known := after.Partition(u.Partition)
@@ -315,6 +326,9 @@ func (v *verification) compare(ctx context.Context, seg *tier.Segment) (whole bo
 	}
 	for i := range objects {
 		o := &objects[i]
+		if o.Part == layout.LogPart && seg.Size == 0 && !s.log {
+			continue // compaction has left nothing, and the plugin then writes no object
+		}
 		seen, size := s.log, s.size
 		problem := MissingLog
 		switch o.Part {
@@ -330,9 +344,17 @@ func (v *verification) compare(ctx context.Context, seg *tier.Segment) (whole bo
 				continue
 			}
 			if err != nil {
-				return false, err
+				problem, fatal := judge(err)
+				if fatal != nil {
+					return false, fatal
+				}
+				report(problem, o.Key, explain(err))
+				continue
 			}
 			size = info.Size
+			if slices.ContainsFunc(v.prefixes, func(prefix string) bool { return strings.HasPrefix(o.Key, prefix) }) {
+				v.elsewhere[o.Key] = true
+			}
 		}
 		if o.Size >= 0 && size != o.Size {
 			report(WrongSize, o.Key, fmt.Sprintf("%d bytes, the metadata says %d", size, o.Size))

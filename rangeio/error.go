@@ -1,6 +1,9 @@
 package rangeio
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // Kind classifies what went wrong with a store operation.
 type Kind uint8
@@ -51,6 +54,16 @@ func (k Kind) Remedy() string {
 		return "the object is in an archive storage class: restore it, or copy it to a class that can be read at once"
 	}
 	return ""
+}
+
+// Withheld says, with what to mend, that a store does not give one object, which is in an archive storage class or denied. Other objects may be
+// read: who goes through many passes over this one and reports it.
+func Withheld(err error) (why string, ok bool) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Kind != Archived && e.Kind != Forbidden {
+		return "", false
+	}
+	return e.Kind.Remedy() + ": " + e.Error(), true
 }
 
 // Error is the error of every store operation.

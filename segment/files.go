@@ -23,6 +23,8 @@ type Files struct {
 	// TxnDamaged says that transaction information exists but cannot be believed (damaged file or manifest), hence
 	// read_committed must not be answered from this segment.
 	TxnDamaged bool
+	// TxnMissing names the object that held the transaction index and is not there; TxnDamaged is true too then.
+	TxnMissing string
 	// IndexDamaged names index files that failed their checksum and were therefore dropped; it costs only time.
 	IndexDamaged []string
 }

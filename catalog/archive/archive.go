@@ -388,8 +388,13 @@ func (a *Archive) list(ctx context.Context) error {
 	a.setProgress(0, 0)
 	err := s.run(ctx)
 	a.metrics.manifestsRead(s.read)
-	if err == nil && s.manifests == 0 && len(s.starts) == 0 {
-		err = emptyError(a.opt.Store, s.objects)
+	switch {
+	case err != nil:
+	case s.manifests == 0 && len(s.starts) == 0:
+		err = emptyError(&a.opt, s.objects)
+	case s.withheld != nil && !k.isUsed():
+		why, _ := rangeio.Withheld(s.withheld)
+		err = errors.New(why) // of everything: to say that no topic is there would be wrong
 	}
 	if err != nil {
 		k.mu.Lock()
@@ -414,8 +419,14 @@ func (a *Archive) list(ctx context.Context) error {
 
 // emptyError refuses a listing without a segment. A mistaken prefix, a folder that is not mounted: to say that no topic is
 // there would be a guess.
-func emptyError(store *rangeio.Client, objects int64) error {
-	return fmt.Errorf("%s holds no segment of the layout, but %s other objects", store, grouped(objects))
+func emptyError(o *Options, objects int64) error {
+	where := o.Store.String()
+	if prefixes := o.Layout.Prefixes(); len(prefixes) != 1 || prefixes[0] != "" {
+		return fmt.Errorf("%s holds no segment of the layout under %q, but %s other objects: layout.aiven.key_prefix has to be the brokers' key.prefix, byte for byte",
+			where, prefixes, grouped(objects))
+	}
+	return fmt.Errorf("%s holds no segment of the layout, but %s other objects: compare bucket and prefix of the store, layout.kind, and with the plugin's layout layout.aiven.key_prefix",
+		where, grouped(objects))
 }
 
 func (a *Archive) setProgress(settled, all int64) {

@@ -219,6 +219,18 @@ func (p *partition) all(yield func(*entry) bool) {
 	}
 }
 
+// isUsed says whether anything that is known can be served.
+func (k *known) isUsed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for e := range k.entries.all {
+		if e.usable {
+			return true
+		}
+	}
+	return false
+}
+
 // seed gives a partition's knowledge of its own, and the names under which keys of it are known.
 func (k *known) seed(id tier.PartitionID) (own *known, topics []string) {
 	own = newKnown()

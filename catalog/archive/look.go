@@ -224,5 +224,5 @@ func (a *Archive) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	return emptyError(a.opt.Store, objects)
+	return emptyError(&a.opt, objects)
 }

@@ -16,6 +16,7 @@ const (
 	Orphan         Problem = "orphan"          // a log or small files without manifest: an unfinished copy or a half-done delete
 	Incomplete     Problem = "incomplete"      // a manifest whose other objects are missing, or have other sizes than it says
 	Damaged        Problem = "damaged"         // a manifest that cannot be believed
+	Withheld       Problem = "withheld"        // an object that the store does not give: in an archive storage class, or access is denied
 	UnknownVersion Problem = "unknown_version" // a manifest of a version that this program does not read
 	Undescribed    Problem = "undescribed"     // a manifest that does not say which segment it describes (Aiven's of before September 2023)
 	Misplaced      Problem = "misplaced"       // a manifest under the key of another segment, or a segment's id or topic's name used twice
@@ -30,7 +31,7 @@ const (
 
 // Problems lists all of them.
 func Problems() []Problem {
-	return []Problem{Orphan, Incomplete, Damaged, UnknownVersion, Undescribed, Misplaced, Changing, Duplicate, Divergent, Gap,
+	return []Problem{Orphan, Incomplete, Damaged, Withheld, UnknownVersion, Undescribed, Misplaced, Changing, Duplicate, Divergent, Gap,
 		NoLineage, DamagedStart, OtherCluster}
 }
 

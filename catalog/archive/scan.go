@@ -37,7 +37,8 @@ type scan struct {
 	manifests int64 // listed
 	settled   int64 // of them, those that were read, or known
 	read      int64
-	unsure    bool // something changed while it was read: another listing tells more
+	withheld  error // the first object that the store did not give
+	unsure    bool  // something changed while it was read: another listing tells more
 }
 
 // group is a segment's objects, as listed; a zero Key = not there.
@@ -257,6 +258,10 @@ func (s *scan) take(ctx context.Context, j job) error {
 		} else {
 			s.known.drop(j.name.ID)
 		}
+	case isWithheld(err):
+		// Forgotten, so that every listing tries: what is restored looks the same in a listing.
+		s.withhold(j.manifest.Key, err)
+		s.known.drop(j.name.ID)
 	case isGone(err):
 		s.known.drop(j.name.ID)
 	case isOverwritten(err):
@@ -282,6 +287,21 @@ func problemOf(err error) Problem {
 		return Misplaced
 	}
 	return Damaged
+}
+
+func isWithheld(err error) bool {
+	_, ok := rangeio.Withheld(err)
+	return ok
+}
+
+// withhold reports an object that the store does not give; the caller holds the lock. It gives why.
+func (s *scan) withhold(key string, err error) (why string) {
+	if s.withheld == nil {
+		s.withheld = err
+	}
+	why, _ = rangeio.Withheld(err)
+	s.tally.add(Withheld, key, why)
+	return why
 }
 
 // isGone says that an object was deleted between the listing and the read.
@@ -317,6 +337,8 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 	case isFault:
 		st.flaw = fault.Err.Error()
 		s.tally.add(DamagedStart, j.start.Key, st.flaw)
+	case isWithheld(err):
+		st.flaw = s.withhold(j.start.Key, err)
 	case isGone(err):
 		return nil
 	case isOverwritten(err):
@@ -394,6 +416,9 @@ func (s *scan) readLineage(ctx context.Context, u *unsettled) error {
 		l.checkpoint = checkpoint
 	case isFault:
 		l.why = fault.Err.Error()
+	case isWithheld(err):
+		l.why, _ = rangeio.Withheld(err)
+		l.of.id = segment.UUID{} // once the partition changes, it is tried again
 	case isGone(err) || isOverwritten(err):
 		l.why = err.Error()
 		l.of.id = segment.UUID{} // the next listing tells

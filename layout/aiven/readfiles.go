@@ -52,7 +52,11 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 			return files, sum, err
 		}
 		if again {
-			return m.unpackFiles(nil), sum, nil
+			files := m.unpackFiles(nil)
+			if files.TxnDamaged {
+				files.TxnMissing = stems(seg, m.lastStem(), l.prefixes)[0] + SuffixIndexes
+			}
+			return files, sum, nil
 		}
 		l.manifests.forget(keyOf(seg))
 	}

@@ -105,6 +105,21 @@ func TestIndexesGoneWithoutTransactions(t *testing.T) {
 	}
 }
 
+// With one it is missing, which is another thing than damage, and named.
+func TestIndexesGoneWithTransactions(t *testing.T) {
+	s := newStand(t, Options{})
+	seg := testSegment(5000)
+	(&writer{chunk: 1000}).put(s.Memory, seg, testLog(5000), testFiles())
+	key := mainPath(seg) + SuffixIndexes
+	if err := s.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := s.ReadFiles(t.Context(), seg)
+	if err != nil || !got.TxnDamaged || !strings.HasSuffix(got.TxnMissing, key) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // "Cannot ask" is never taken for "has none".
 func TestIndexesOutOfReach(t *testing.T) {
 	for _, kind := range []rangeio.Kind{rangeio.Forbidden, rangeio.Throttled, rangeio.Unavailable, rangeio.NoBucket} {

@@ -63,7 +63,9 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 		return nil, r.cost, r.missing
 	}
 	lost := !seg.TxnIndexEmpty && files.TxnIndex == nil && len(files.IndexDamaged) > 0
-	files.TxnDamaged = files.TxnDamaged || lost
+	if lost {
+		files.TxnDamaged, files.TxnMissing = true, stem+suffixTxn
+	}
 	return files, r.cost, nil
 }
 

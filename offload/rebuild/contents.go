@@ -51,6 +51,7 @@ const (
 	Orphan       Problem = "orphan"        // a .log without .meta: an unfinished copy, or a half-done delete
 	DamagedMeta  Problem = "damaged_meta"  // a .meta that cannot be believed: its segment is left out
 	DamagedStart Problem = "damaged_start" // a start object that cannot be believed: its partition is left out
+	Withheld     Problem = "withheld"      // an object that the store does not give, in an archive storage class or denied: its segment or partition is left out
 	MissingLog   Problem = "missing_log"   // a .meta without .log: its segment is left out
 	WrongSize    Problem = "wrong_size"    // a .log that is not as large as its .meta says: its segment is left out
 	Duplicate    Problem = "duplicate"     // a segment that is there again under another id: the copy that was finished last is recorded
@@ -68,7 +69,7 @@ type Finding struct {
 // Lost says whether data that was in the tier may be missing from the rebuilt metadata.
 func (f *Finding) Lost() bool {
 	switch f.Problem {
-	case DamagedMeta, DamagedStart, MissingLog, WrongSize:
+	case DamagedMeta, DamagedStart, Withheld, MissingLog, WrongSize:
 		return true
 	}
 	return false

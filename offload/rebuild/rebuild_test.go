@@ -14,6 +14,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/catalog/sqlite"
+	"coldtap/internal/faultstore"
 	"coldtap/internal/sample"
 	"coldtap/layout/native"
 	"coldtap/offload"
@@ -537,5 +538,35 @@ func TestAnOffloaderGoesOnFromARebuiltTier(t *testing.T) {
 	p, _ := db.Snapshot().Partition(last.Partition)
 	if seg, ok := p.Find(last.EndOffset); !ok || p.TieredEnd() != last.EndOffset+1 || seg.ID == last.ID {
 		t.Errorf("tiered end %d, segment %+v", p.TieredEnd(), seg)
+	}
+}
+
+// Objects that the store does not give are left out and reported with what to mend; the rest is recorded. Nothing at all is no empty tier.
+func TestWithheldObjects(t *testing.T) {
+	b := offloaded(t)
+	backend, err := rangeio.OpenFile(b.dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	store := faultstore.New(backend)
+	restore := store.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(".meta"), Times: 2, Fault: faultstore.Fault{Kind: rangeio.Archived}})
+	scan := func() (*Contents, error) {
+		return Scan(t.Context(), Config{Store: rangeio.NewClient(store, rangeio.Config{Attempts: 1})})
+	}
+	c, err := scan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := c.Segments(); n != 44 || !c.Lost() {
+		t.Errorf("%d segments, lost %v", n, c.Lost())
+	}
+	if n := len(slices.DeleteFunc(c.Findings, func(f Finding) bool { return f.Problem != Withheld || !strings.Contains(f.Detail, "restore it") })); n != 2 {
+		t.Errorf("%d are reported", n)
+	}
+	restore()
+	store.Inject(faultstore.Rule{Op: faultstore.Get, Fault: faultstore.Fault{Kind: rangeio.Forbidden}})
+	if _, err := scan(); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("nothing can be read: %v", err)
 	}
 }

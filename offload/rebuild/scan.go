@@ -54,6 +54,7 @@ type scan struct {
 	read       int
 	progress   func(read, listed int)
 	err        error
+	withheld   error // the first object that the store did not give
 }
 
 // Scan lists the store and reads every .meta and start object. Contents is never nil when the error is nil or *Error: what
@@ -82,6 +83,9 @@ func Scan(ctx context.Context, cfg Config) (*Contents, error) {
 	workers.Wait()
 	if s.err != nil {
 		return nil, s.err
+	}
+	if err == nil && len(s.partitions) == 0 {
+		err = s.withheld // of everything: an empty database would be made of it
 	}
 	if err != nil {
 		return nil, err
@@ -175,6 +179,10 @@ func (s *scan) take(ctx context.Context, j job) error {
 	}
 	defer s.memory.Release(memory)
 	raw, _, _, err := s.store.ReadObject(ctx, j.meta.Key, max(j.meta.Size, 1))
+	if why, ok := rangeio.Withheld(err); ok {
+		s.withhold(j.meta.Key, why, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -198,6 +206,7 @@ func (s *scan) take(ctx context.Context, j job) error {
 		return nil
 	}
 	switch {
+	case j.logSize < 0 && seg.Size == 0: // of nothing there need be no object
 	case j.logSize < 0:
 		s.find(MissingLog, j.meta.Key, "no .log beside it")
 		return nil
@@ -239,6 +248,13 @@ func (s *scan) takeStart(ctx context.Context, o rangeio.Object) error {
 		return nil
 	}
 	raw, _, _, err := s.store.ReadObject(ctx, key, startLimit)
+	if why, ok := rangeio.Withheld(err); ok {
+		s.withhold(key, why, err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unsure[folder] = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -303,6 +319,15 @@ func (s *scan) find(problem Problem, object, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.findings = append(s.findings, Finding{problem, object, detail})
+}
+
+func (s *scan) withhold(key, why string, err error) {
+	s.find(Withheld, key, why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.withheld == nil {
+		s.withheld = err
+	}
 }
 
 func (s *scan) advance() {
