@@ -36,7 +36,10 @@ type siteRequest struct {
 // refuse says why a request is not answered, nil when it is.
 func (g siteGuard) refuse(r *siteRequest) *problem {
 	if r.loopback {
-		for _, host := range r.hosts {
+		for i, host := range r.hosts {
+			if i > 0 && bytes.Equal(host, r.hosts[0]) {
+				continue
+			}
 			if !g.knows(host, r.http10) {
 				return newProblem(codeMisdirected, "this listener does not answer to host %q, only to localhost, IP addresses and the names in the configuration's hosts", printable(host))
 			}
