@@ -29,9 +29,6 @@ const (
 	maxProblem       = 64 << 10
 	maxTokenFile     = 64 << 10
 	maxCAFile        = 4 << 20
-
-	// grace is how much longer than the gateway's own time-out a wait may take.
-	grace = 15 * time.Second
 )
 
 // client asks one gateway. For concurrent use.
@@ -62,7 +59,7 @@ func newClient(o *Options) (*client, error) {
 			return nil, badOption("the CA file %s holds no certificate", o.CAFile)
 		}
 	}
-	c := &client{base: base, token: o.Token, tokenFile: o.TokenFile, patience: o.Timeout + grace}
+	c := &client{base: base, token: o.Token, tokenFile: o.TokenFile, patience: o.Timeout + o.tuning.grace}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
@@ -76,6 +73,9 @@ func newClient(o *Options) (*client, error) {
 		},
 		// A gateway redirects nobody, and a token must not go elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if o.transport != nil {
+		c.http.Transport = o.transport
 	}
 	if _, err := c.bearer(); err != nil {
 		return nil, badOption("%v", err)

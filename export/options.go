@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,8 @@ type Options struct {
 	// Logger hears why something is asked again; nil = nobody.
 	Logger *slog.Logger
 
-	tuning tuning
+	tuning    tuning
+	transport http.RoundTripper // in place of the network, in tests
 }
 
 // Header is a header that a record must have.
@@ -73,6 +75,7 @@ type tuning struct {
 	partBytes       int64         // a Parquet file's size
 	rowGroupBytes   int64         // bytes of keys, values and headers in a row group
 	tries           int           // requests without progress
+	grace           time.Duration // how much longer than the gateway's own time-out a wait may take
 	wait            func(time.Duration) <-chan time.Time
 }
 
@@ -85,6 +88,7 @@ func (t *tuning) fill() {
 	t.partBytes = cmp.Or(t.partBytes, 128<<20)
 	t.rowGroupBytes = cmp.Or(t.rowGroupBytes, 32<<20)
 	t.tries = cmp.Or(t.tries, 10)
+	t.grace = cmp.Or(t.grace, 15*time.Second)
 	if t.wait == nil {
 		t.wait = time.After
 	}

@@ -76,10 +76,14 @@ func (p Position) String() string {
 // maxYear is the end of the year 9999, beyond which RFC 3339 has no form.
 const maxYear = 253402300799999
 
-// later adds to a time without going beyond the largest one.
+// later adds to a time, rounded up to milliseconds, without going beyond the largest one.
 func later(ms int64, d time.Duration) int64 {
-	if n := d.Milliseconds(); ms <= math.MaxInt64-n {
-		return ms + n
+	n := d.Milliseconds()
+	if d%time.Millisecond != 0 {
+		n++
 	}
-	return math.MaxInt64
+	if ms > math.MaxInt64-n {
+		return math.MaxInt64
+	}
+	return ms + n
 }
