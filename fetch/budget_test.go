@@ -175,6 +175,19 @@ func TestStreamTimeout(t *testing.T) {
 	}
 }
 
+// TestStreamTimeoutWithinABatch: a batch of many chunks may take as long as they take, one after the other.
+func TestStreamTimeoutWithinABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, shape{chunk: 10_000, window: -1})
+		s.topic("t", 0)
+		s.add(stored{base: 0, end: 1, log: joined(one(0, 1000, 1000), one(1, 2000, 100_000))})
+		s.loadLog = func(segment.UUID, int64) error { time.Sleep(2 * time.Second); return nil }
+		r := from(0)
+		r.Timeout, r.Stream = 3*time.Second, true
+		want(t, "a batch over eleven chunks", s.records(r), offsetsOf(0, 1), EndTier, 2)
+	})
+}
+
 // TestStreamWaitsOutRefusals: what refuses for the moment does not end an answer that is to go on to its end, until the
 // time for waiting is used up.
 func TestStreamWaitsOutRefusals(t *testing.T) {

@@ -99,7 +99,7 @@ func newServer(cfg Config, service service) *Server {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Decode == nil {
-		cfg.Decode = budget.New(256 << 20)
+		cfg.Decode = budget.NewWithReserve(256<<20, 8<<20)
 	}
 	s := &Server{
 		service:     service,

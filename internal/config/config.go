@@ -187,7 +187,7 @@ type Reader struct {
 
 // Limits bounds what clients can ask of the process.
 type Limits struct {
-	MaxResponseBytes Bytes    `yaml:"max_response_bytes" min:"1" doc:"Upper bound of max_bytes. Taken anew at SIGHUP."`
+	MaxResponseBytes Bytes    `yaml:"max_response_bytes" min:"1" doc:"Upper bound of max_bytes for JSON and v2 answers; streams have none. Taken anew at SIGHUP."`
 	DecodeMemory     Bytes    `yaml:"decode_memory" min:"1MiB" max:"memory" doc:"Memory for decompression, and for JSON bodies until they are written."`
 	StallTimeout     Duration `yaml:"stall_timeout" min:"1s" doc:"A client that takes nothing for so long is cut off. Taken anew at SIGHUP."`
 }
