@@ -224,6 +224,9 @@ func (s *scan) take(ctx context.Context, j job) error {
 		return s.takeStart(ctx, &j)
 	}
 	d, _, err := s.layout.ReadManifest(ctx, j.manifest)
+	if isFaulty(err) {
+		d, _, err = s.layout.ReadManifest(ctx, j.manifest) // it may have come about on the way, and is remembered
+	}
 	switch {
 	case err != nil:
 	case !describes(&d.Segment, &j.name):
@@ -289,6 +292,12 @@ func problemOf(err error) Problem {
 	return Damaged
 }
 
+// isFaulty says that an object's content is not what it should be.
+func isFaulty(err error) bool {
+	_, ok := errors.AsType[*layout.Error](err)
+	return ok
+}
+
 func isWithheld(err error) bool {
 	_, ok := rangeio.Withheld(err)
 	return ok
@@ -323,7 +332,7 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 	var got *layout.Start
 	var err error
 	for range startTries {
-		if got, _, err = s.layout.ReadStart(ctx, j.start); !isOverwritten(err) {
+		if got, _, err = s.layout.ReadStart(ctx, j.start); !isOverwritten(err) && !isFaulty(err) {
 			break
 		}
 	}
@@ -406,6 +415,9 @@ func (s *scan) readLineages(ctx context.Context, wanted []*unsettled) error {
 func (s *scan) readLineage(ctx context.Context, u *unsettled) error {
 	l := &lineage{of: u.mark}
 	checkpoint, _, err := s.layout.ReadCheckpoint(ctx, u.seg, u.mark.size)
+	if isFaulty(err) {
+		checkpoint, _, err = s.layout.ReadCheckpoint(ctx, u.seg, u.mark.size)
+	}
 	fault, isFault := errors.AsType[*layout.Error](err)
 	unsure := false
 	switch {

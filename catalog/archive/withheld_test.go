@@ -109,3 +109,19 @@ func TestWrongPrefixNamesTheKey(t *testing.T) {
 		}
 	}
 }
+
+// TestAFlipOnTheWay from the store costs one more read, and is not remembered.
+func TestAFlipOnTheWay(t *testing.T) {
+	b, _, view := nativeBucket(t)
+	b.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(".meta"), Skip: 1, Times: 1, Fault: faultstore.Fault{
+		Content: func(off int64, p []byte) {
+			if off <= 40 && off+int64(len(p)) > 40 {
+				p[40-off] ^= 1
+			}
+		}}})
+	a := b.open(t, Options{Parallel: 1})
+	wantProblems(t, a, nil)
+	if got := a.Snapshot().Segments(); got != view.Segments() {
+		t.Errorf("%d segments, want %d", got, view.Segments())
+	}
+}

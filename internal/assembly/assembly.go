@@ -73,8 +73,10 @@ func New(o Options) (*ReadPath, error) {
 	indexes, err := indexcache.New(indexcache.Config{Memory: o.IndexMemory, Logger: o.Logger, Registerer: o.Registerer},
 		func(ctx context.Context, seg *tier.Segment) (files *segment.Files, loaded indexcache.Loaded, err error) {
 			err = pool.Do(ctx, readerpool.Interactive, func(ctx context.Context) error {
-				var cost layout.Cost
-				files, cost, err = o.Layout.ReadFiles(ctx, seg)
+				cost, err := twice(func() (cost layout.Cost, err error) {
+					files, cost, err = o.Layout.ReadFiles(ctx, seg)
+					return cost, err
+				})
 				loaded = indexcache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 				return err
 			})
@@ -102,6 +104,16 @@ func New(o Options) (*ReadPath, error) {
 		Registerer: o.Registerer,
 	})
 	return &ReadPath{Service: service, Chunks: chunks, Indexes: indexes, Pool: pool, Decode: decode}, nil
+}
+
+// twice reads once more what the layout does not take for what it should be: that may have come about on the way.
+func twice(read func() (layout.Cost, error)) (layout.Cost, error) {
+	cost, err := read()
+	if _, ok := errors.AsType[*layout.Error](err); !ok {
+		return cost, err
+	}
+	more, err := read()
+	return layout.Cost{Requests: cost.Requests + more.Requests, Bytes: cost.Bytes + more.Bytes}, err
 }
 
 // Drop forgets everything cached of a segment; called when its deletion shows in the metadata.
@@ -136,7 +148,7 @@ func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cach
 		if err := ctx.Err(); err != nil {
 			return err // dropped between admission and here: no GET for nobody
 		}
-		cost, err := l.options.Layout.ReadLog(ctx, l.seg, dst, off)
+		cost, err := twice(func() (layout.Cost, error) { return l.options.Layout.ReadLog(ctx, l.seg, dst, off) })
 		loaded = cache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 		return err
 	})

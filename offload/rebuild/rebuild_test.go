@@ -570,3 +570,18 @@ func TestWithheldObjects(t *testing.T) {
 		t.Errorf("nothing can be read: %v", err)
 	}
 }
+
+func TestAFlipOnTheWayIsReadAgain(t *testing.T) {
+	b := offloaded(t)
+	backend, err := rangeio.OpenFile(b.dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	store := faultstore.New(backend)
+	store.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(".meta"), Times: 1, Fault: faultstore.Fault{Content: func(_ int64, p []byte) { p[0] ^= 1 }}})
+	c, err := Scan(t.Context(), Config{Store: rangeio.NewClient(store, rangeio.Config{Attempts: 1})})
+	if n, _ := c.Segments(); err != nil || n != 46 || c.Lost() {
+		t.Errorf("%d segments, %v, %v", n, c.Findings, err)
+	}
+}

@@ -178,18 +178,22 @@ func (s *scan) take(ctx context.Context, j job) error {
 		return err
 	}
 	defer s.memory.Release(memory)
-	raw, _, _, err := s.store.ReadObject(ctx, j.meta.Key, max(j.meta.Size, 1))
-	if why, ok := rangeio.Withheld(err); ok {
+	m, files, err := s.readMeta(ctx, j.meta)
+	if _, ok := errors.AsType[damagedMeta](err); ok {
+		// It may have come about on the way.
+		m, files, err = s.readMeta(ctx, j.meta)
+	}
+	damage, isDamaged := errors.AsType[damagedMeta](err)
+	why, isWithheld := rangeio.Withheld(err)
+	switch {
+	case isDamaged:
+		s.find(DamagedMeta, j.meta.Key, damage.Error())
+		return nil
+	case isWithheld:
 		s.withhold(j.meta.Key, why, err)
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	m, files, err := native.DecodeMeta(raw)
-	if err != nil {
-		s.find(DamagedMeta, j.meta.Key, err.Error())
-		return nil
 	}
 	seg := tier.Segment{
 		ID: m.SegmentID, Partition: tier.PartitionID{Topic: m.TopicID, Partition: m.Partition}, Topic: m.Topic,
@@ -217,6 +221,21 @@ func (s *scan) take(ctx context.Context, j job) error {
 	lineage, why := checkpoint(files, &seg)
 	s.add(m.ClusterID, seg, j.meta.Key, lineage, why)
 	return nil
+}
+
+// damagedMeta is a .meta whose content cannot be believed.
+type damagedMeta struct{ error }
+
+func (s *scan) readMeta(ctx context.Context, o rangeio.Object) (*native.Manifest, *segment.Files, error) {
+	raw, _, _, err := s.store.ReadObject(ctx, o.Key, max(o.Size, 1))
+	if err != nil {
+		return nil, nil, err
+	}
+	m, files, err := native.DecodeMeta(raw)
+	if err != nil {
+		return nil, nil, damagedMeta{err}
+	}
+	return m, files, nil
 }
 
 // checkpoint reads the lineage that travels with a segment, or says why it cannot be used.
