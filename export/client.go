@@ -125,13 +125,17 @@ func (p *problem) Error() string {
 
 // passes says that the same request may succeed later.
 func (p *problem) passes() bool {
-	return p.Status == http.StatusTooManyRequests || p.Status >= 500 && p.Code != codeDamaged
+	return p.Status == http.StatusTooManyRequests || p.Status >= 500 && !p.damaged()
 }
+
+// damaged says that what is stored cannot be read, now or later.
+func (p *problem) damaged() bool { return p.Code == codeDamaged || p.Code == codeTooLarge }
 
 // Codes of the gateway's contract.
 const (
 	codeOutOfRange = 41601
 	codeDamaged    = 50002
+	codeTooLarge   = 50003
 )
 
 // maxRetryAfter bounds what a gateway may make us wait.

@@ -134,7 +134,7 @@ func (r *reader) refused(p *problem) (ended, message string, handled bool, fault
 		return "", "", true, r.skip(min(*p.LogStart, r.end), "retention took it")
 	case p.Code == codeOutOfRange:
 		return endedTier, p.Error(), false, nil
-	case p.Code == codeDamaged:
+	case p.damaged():
 		next := int64(-1)
 		if p.NextOffset != nil {
 			next = *p.NextOffset

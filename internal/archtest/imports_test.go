@@ -39,6 +39,10 @@ var allowed = map[string][]string{
 	"bench":           {"segment", "tier", "cache", "fetch", "gateway", "catalog", "catalog/sqlite", "layout", "layout/native", "rangeio", "readerpool", "offload"},
 	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "cluster", "catalog", "catalog/sqlite", "catalog/topic", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "export", "bench"},
 
+	// What users start from: nothing of ours, since they have nothing of it either.
+	"examples":    {},
+	"examples/go": {},
+
 	"internal/assembly":   {"segment", "tier", "cache", "readahead", "readerpool", "indexcache", "layout", "rangeio", "fetch"},
 	"internal/config":     {},
 	"internal/budget":     {},
