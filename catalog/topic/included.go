@@ -48,17 +48,17 @@ func (f *Follower) Include(ctx context.Context, name string, id segment.UUID) er
 		f.known[t.ID] = sighting{id: t.ID, name: t.Name, asked: time.Now()}
 	} else if !s.asked.IsZero() && time.Since(s.asked) < f.opt.Refresh {
 		f.mu.Unlock()
-		return f.told(t) // another reader has asked just now
+		return f.listed(t) // another reader has asked just now
 	}
 	f.mu.Unlock()
 	if err := f.ask(ctx); err != nil {
 		return notReady(fmt.Errorf("the bounds of topic %s are not known: %w", t.Name, err))
 	}
-	return f.told(t)
+	return f.listed(t)
 }
 
-// told says why a topic of the cluster is not in the view.
-func (f *Follower) told(t *cluster.Topic) error {
+// listed says why a topic of the cluster is not in the view, nil when it is.
+func (f *Follower) listed(t *cluster.Topic) error {
 	if _, ok := f.Snapshot().TopicByID(t.ID); ok {
 		return nil
 	}
