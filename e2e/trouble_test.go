@@ -137,7 +137,7 @@ func (h *heard) verdict(tr *truth, start, tiered int64) (kind, wrong string) {
 		return h.end, fmt.Sprintf("limit without progress at %d", h.next)
 	case h.err == nil:
 		return h.end, ""
-	case h.raw && errors.Is(h.err, io.ErrUnexpectedEOF):
+	case errors.Is(h.err, io.ErrUnexpectedEOF):
 		return "broken off", "" // the only way to take back a status of 200; the client knows that the body is not whole
 	case !errors.As(h.err, &p):
 		return "torn", h.err.Error()
