@@ -27,9 +27,9 @@ type PlanSegment struct {
 	From, To              int64 // bytes of the log
 	Chunk                 int64 // bytes of a chunk
 	FirstChunk, LastChunk int64 // their numbers, within the log
-	InMemory, Missing     int   // chunks; each missing one is a GET
-	MissingBytes          int64 // of those
-	MissingIndex          bool  // the small files are not in memory, as far as can be told: one more GET
+	InMemory, Missing     int   // chunks
+	Requests              int   // GETs for those, and for what the layout needs beside them
+	Bytes                 int64 // of the store, as they are stored
 }
 
 // maxPlanned is how many segments a plan lists.
@@ -55,11 +55,14 @@ func (s *Service) Plan(ctx context.Context, req *Request) (*Plan, error) {
 
 func (st *Stream) plan(ctx context.Context, p *Plan) error {
 	seg, pos, until := st.cur.seg, st.cur.pos, st.cur.seq.spans[0].until
-	missingIndex := false
+	// What one segment's small files bring may tell the layout about the others.
+	if _, err := st.index(ctx, seg); err != nil && kindOf(err) != Missing {
+		return err
+	}
 	for left := max(st.req.MaxBytes, 1); ; {
 		to := max(min(until, pos+min(left, seg.Size)), pos)
 		if to > pos {
-			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, missingIndex))
+			p.Segments = append(p.Segments, st.planSegment(seg, pos, to))
 		}
 		left -= to - pos
 		next, more := st.segmentAfter(seg)
@@ -71,31 +74,39 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 			return nil
 		}
 		pos, until = 0, next.Size
-		missingIndex = st.needsIndex(next, next.BaseOffset) && !st.svc.cfg.Chunks.Contains(chunkKey(next, 0))
 		if st.endsIn(next) {
 			entry, err := st.index(ctx, next)
 			if err != nil {
 				return err
 			}
-			until, missingIndex = st.readAheadUntil(next, entry), false
+			if st.req.Isolation == ReadCommitted {
+				// It takes the indexes of segments behind it too.
+				if _, _, err := st.abortedIn(ctx, next, entry); err != nil {
+					return err
+				}
+			}
+			until = st.readAheadUntil(next, entry)
 		}
 		seg = next
 	}
 }
 
-func (st *Stream) planSegment(seg *tier.Segment, from, to int64, missingIndex bool) PlanSegment {
+func (st *Stream) planSegment(seg *tier.Segment, from, to int64) PlanSegment {
 	_, chunk := st.svc.cfg.Logs(seg)
 	chunk = max(chunk, 1)
-	part := PlanSegment{Segment: seg, From: from, To: to, Chunk: chunk, MissingIndex: missingIndex,
+	part := PlanSegment{Segment: seg, From: from, To: to, Chunk: chunk,
 		FirstChunk: from / chunk, LastChunk: (to - 1) / chunk}
+	var missing []int64
 	for n := part.FirstChunk; n <= part.LastChunk; n++ {
 		if st.svc.cfg.Chunks.Contains(chunkKey(seg, n)) {
 			part.InMemory++
 		} else {
-			part.Missing++
-			part.MissingBytes += min(chunk, seg.Size-n*chunk)
+			missing = append(missing, n)
 		}
 	}
+	part.Missing = len(missing)
+	files := st.needsIndex(seg, seg.BaseOffset) && !st.svc.cfg.Indexes.Contains(seg)
+	part.Requests, part.Bytes = st.svc.cfg.Expected(seg, chunk, missing, files)
 	return part
 }
 

@@ -69,7 +69,7 @@ func TestPlanTellsWhatTheReadTakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, part := range p.Segments {
-				if part.Missing != 0 || part.MissingIndex {
+				if part.Missing != 0 || part.Requests != 0 || part.Bytes != 0 {
 					t.Errorf("after the read: %+v", part)
 				}
 			}

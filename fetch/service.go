@@ -40,13 +40,18 @@ type Live interface {
 // segment must get the same length every time, since chunks are cached by their number.
 type LogSource func(seg *tier.Segment) (src cache.Source, chunk int64)
 
-// Config is what a Service works with. All but Logger and Registerer must be set.
+// Expected is what reading pieces of a segment's log (numbers of chunks of so many bytes, ascending), and with files its
+// small files, would take of the store now; made at wiring. nil: a request each.
+type Expected func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (requests int, bytes int64)
+
+// Config is what a Service works with. All but Expected, Logger and Registerer must be set.
 type Config struct {
 	Source     Source
 	Chunks     *cache.Cache
 	Ahead      *readahead.Readahead
 	Indexes    *indexcache.Cache
 	Logs       LogSource
+	Expected   Expected
 	Decode     *budget.Budget // limits.decode_memory; one batch may have half of it to be assembled and half decompressed
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -69,6 +74,17 @@ const freeScan = 64 << 20
 func New(cfg Config) *Service {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Expected == nil {
+		cfg.Expected = func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (requests int, bytes int64) {
+			for _, n := range pieces {
+				bytes += min(chunk, seg.Size-n*chunk)
+			}
+			if requests = len(pieces); files {
+				requests++
+			}
+			return requests, bytes
+		}
 	}
 	s := &Service{cfg: cfg, metrics: newMetrics(cfg.Registerer), freeScan: freeScan}
 	s.streams.New = func() any { return newStream(s) }

@@ -44,8 +44,8 @@ func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
 	inMemory, missing, gets, bytes := 0, 0, 0, int64(0)
 	for i := range plan.Segments {
 		part := &plan.Segments[i]
-		inMemory, missing, bytes = inMemory+part.InMemory, missing+part.Missing, bytes+part.MissingBytes
-		gets += getsOf(part)
+		inMemory, missing, bytes = inMemory+part.InMemory, missing+part.Missing, bytes+part.Bytes
+		gets += part.Requests
 		err := a.append(fixed, func(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
@@ -92,13 +92,6 @@ func appendTimeRange(dst []byte, r *fetch.Request) []byte {
 	return append(append(append(dst, `","promise":"`...), promise...), `"}`...)
 }
 
-func getsOf(part *fetch.PlanSegment) int {
-	if part.MissingIndex {
-		return part.Missing + 1
-	}
-	return part.Missing
-}
-
 func appendPlanned(dst []byte, part *fetch.PlanSegment) []byte {
 	seg := part.Segment
 	dst = jsonenc.AppendString(append(dst, `{"id":`...), seg.ID.String())
@@ -108,8 +101,8 @@ func appendPlanned(dst []byte, part *fetch.PlanSegment) []byte {
 	dst = strconv.AppendInt(append(dst, `,"last_byte":`...), part.To-1, 10)
 	dst = strconv.AppendInt(append(dst, `,"chunk_bytes":`...), part.Chunk, 10)
 	dst = appendChunks(append(dst, ','), part.InMemory, part.Missing)
-	dst = strconv.AppendInt(append(dst, `,"store_requests":`...), int64(getsOf(part)), 10)
-	dst = strconv.AppendInt(append(dst, `,"store_bytes":`...), part.MissingBytes, 10)
+	dst = strconv.AppendInt(append(dst, `,"store_requests":`...), int64(part.Requests), 10)
+	dst = strconv.AppendInt(append(dst, `,"store_bytes":`...), part.Bytes, 10)
 	return append(dst, '}')
 }
 

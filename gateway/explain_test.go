@@ -14,8 +14,8 @@ func TestExplain(t *testing.T) {
 	id := segment.UUID{7}
 	r.fake.plan = &fetch.Plan{Topic: "orders", TopicID: id, Start: 12, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 40, LastStable: -1, HighWatermark: -1},
 		Segments: []fetch.PlanSegment{
-			{Segment: &tier.Segment{ID: id, BaseOffset: 10, EndOffset: 19}, From: 100, To: 8192, Chunk: 4096, LastChunk: 1, InMemory: 1, Missing: 1, MissingBytes: 4096},
-			{Segment: &tier.Segment{ID: id, BaseOffset: 20, EndOffset: 39}, From: 0, To: 4000, Chunk: 4096, Missing: 1, MissingBytes: 1<<29 - 4096, MissingIndex: true},
+			{Segment: &tier.Segment{ID: id, BaseOffset: 10, EndOffset: 19}, From: 100, To: 8192, Chunk: 4096, LastChunk: 1, InMemory: 1, Missing: 1, Requests: 1, Bytes: 4096},
+			{Segment: &tier.Segment{ID: id, BaseOffset: 20, EndOffset: 39}, From: 0, To: 4000, Chunk: 4096, Missing: 1, Requests: 2, Bytes: 1<<29 - 4096},
 		}, Stats: fetch.Stats{StoreRequests: 1, StoreBytes: 77}}
 	const want = `{"kind":"ReadPlan","topic":"orders","topic_id":"BwAAAAAAAAAAAAAAAAAAAA","partition":3,"start_offset":12,"log_start_offset":5,"tiered_end_offset":40,"lane":"bulk","segments":[` +
 		`{"id":"BwAAAAAAAAAAAAAAAAAAAA","base_offset":10,"last_offset":19,"first_byte":100,"last_byte":8191,"chunk_bytes":4096,"chunks":{"MEM":1,"MISS":1},"store_requests":1,"store_bytes":4096},` +

@@ -111,6 +111,14 @@ func (c *Cache) Get(ctx context.Context, seg *tier.Segment) (*Entry, Loaded, err
 	return f.entry, f.loaded, f.err
 }
 
+// Contains says that a segment's files are in memory.
+func (c *Cache) Contains(seg *tier.Segment) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.shelf.lookup(keyOf(seg))
+	return ok
+}
+
 // find gives the entry, or the flight that will bring it and on which the caller now waits.
 func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *flight, first bool, err error) {
 	k := keyOf(seg)

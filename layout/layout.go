@@ -16,7 +16,7 @@ type Cost struct {
 }
 
 // Reader gives a segment's bytes. All methods may be called concurrently. ReadLog and ReadFiles send store requests, so
-// callers bound how many run at a time; ChunkSize sends none. Errors are *rangeio.Error (the store's) or *Error (the object's content).
+// callers bound how many run at a time; ChunkSize and Expect send none. Errors are *rangeio.Error (the store's) or *Error (the object's content).
 type Reader interface {
 	// ChunkSize is the length of the pieces in which the segment's log is best read and cached, at most max. All
 	// pieces of a segment have this length but the last.
@@ -26,6 +26,20 @@ type Reader interface {
 	ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (Cost, error)
 	// ReadFiles reads all small files.
 	ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, Cost, error)
+	// Expect tells, without a request, what d would take now.
+	Expect(seg *tier.Segment, d Demand) Cost
+}
+
+// Demand is what is to be read of a segment.
+type Demand struct {
+	Files  bool    // ReadFiles
+	Chunk  int64   // length of a piece of the log; the last one of a log may be shorter
+	Pieces []int64 // numbers of the pieces, ascending, each read by a ReadLog of its own
+}
+
+// Piece gives the log bytes [from, to) of a piece.
+func (d *Demand) Piece(seg *tier.Segment, n int64) (from, to int64) {
+	return n * d.Chunk, min((n+1)*d.Chunk, seg.Size)
 }
 
 // Error says that an object is there but does not hold what it should.

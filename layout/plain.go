@@ -35,6 +35,23 @@ func (v *Versions) ReadPlain(ctx context.Context, store Ranges, key string, seg 
 	return Cost{Requests: cost.Requests, Bytes: cost.Bytes}, err
 }
 
+// ExpectPlain is Reader.Expect for a log that is stored byte for byte.
+func ExpectPlain(seg *tier.Segment, d *Demand) (c Cost) {
+	for _, n := range d.Pieces {
+		from, to := d.Piece(seg, n)
+		c.Requests++
+		c.Bytes += to - from
+	}
+	return c
+}
+
+// SmallFiles estimates the bytes of a segment's small files, which its metadata does not tell: brokers write an entry of
+// the offset index and one of the time index for every 4 KiB of log (index.interval.bytes).
+func SmallFiles(seg *tier.Segment) int64 {
+	const interval, entries, rest = 4 << 10, 8 + 12, 1 << 10
+	return seg.Size/interval*entries + rest
+}
+
 // PlainChunk is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: the piece in
 // which a log is read of which any range can be had, so that only the caller's memory decides.
 func PlainChunk(max int64) int64 {

@@ -99,6 +99,10 @@ func New(o Options) (*ReadPath, error) {
 		Logs: func(seg *tier.Segment) (cache.Source, int64) {
 			return &log{options: &o, pool: pool, seg: seg}, o.Layout.ChunkSize(seg, o.Chunk)
 		},
+		Expected: func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (int, int64) {
+			c := o.Layout.Expect(seg, layout.Demand{Files: files, Chunk: chunk, Pieces: pieces})
+			return c.Requests, c.Bytes
+		},
 		Decode:     decode,
 		Logger:     o.Logger,
 		Registerer: o.Registerer,

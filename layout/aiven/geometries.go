@@ -10,7 +10,8 @@ const rememberedGeometries = 65536
 // a guess. 0 stands for a log that is read like a file. It also remembers under which of the prefixes segments were found.
 type geometries struct {
 	mu     sync.Mutex
-	usual  int64 // of the manifest that was read last
+	usual  int64   // of the manifest that was read last
+	stored float64 // bytes that it has for each of its log
 	chunks recent[int64]
 
 	usualPrefix int // of the segment that was found last
@@ -24,11 +25,11 @@ func (g *geometries) of(key segmentKey) int64 {
 	return g.settleLocked(key, g.usual)
 }
 
-// learn is told what a segment's manifest says.
-func (g *geometries) learn(key segmentKey, chunk int64) {
+// learn is told what a segment's manifest says: its stored chunk, and how many bytes are stored for each of the log.
+func (g *geometries) learn(key segmentKey, chunk int64, stored float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.usual = chunk
+	g.usual, g.stored = chunk, stored
 	g.settleLocked(key, chunk)
 }
 

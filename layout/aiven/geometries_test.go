@@ -65,7 +65,7 @@ func TestForgottenGeometry(t *testing.T) {
 	key := func(i int) segmentKey { return segmentKey{partition: int32(i)} }
 	used := key(0)
 	for i := range 2*rememberedGeometries + 1 {
-		g.learn(key(i), int64(i)+7)
+		g.learn(key(i), int64(i)+7, 1)
 		if i%1000 == 0 && g.of(used) != 7 {
 			t.Fatalf("what was just used is forgotten after %d others", i)
 		}
@@ -76,7 +76,7 @@ func TestForgottenGeometry(t *testing.T) {
 	if got := g.of(key(1)); got != g.usual {
 		t.Errorf("a forgotten one is %d, want the usual %d", got, g.usual)
 	}
-	g.learn(key(1), 5)
+	g.learn(key(1), 5, 1)
 	if got := g.of(key(1)); got != int64(2*rememberedGeometries)+7 {
 		t.Errorf("another answer: %d", got)
 	}

@@ -134,6 +134,16 @@ func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEn
 	}
 }
 
+// peek gives a segment's manifest if it is at hand, else nil.
+func (c *manifestCache) peek(key segmentKey) *manifestEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		return e.Value.(cachedManifest).entry
+	}
+	return nil
+}
+
 // run carries a load out and ends it, even when it panics.
 func (c *manifestCache) run(ctx context.Context, seg *tier.Segment, key segmentKey, l *manifestLoad) (cost layout.Cost) {
 	l.err = errors.New("reading the manifest ended early")
@@ -233,7 +243,7 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	if m.plain() {
 		chunk = 0
 	}
-	l.geometries.learn(keyOf(seg), chunk)
+	l.geometries.learn(keyOf(seg), chunk, float64(m.StoredSize)/float64(max(m.LogSize, 1)))
 	l.learnPrefix(seg, stem)
 	return e, cost, nil
 }

@@ -278,6 +278,14 @@ func (w *workspace) ask(key chunkKey, dst []byte, skip int64) (pending *openChun
 	return nil, false
 }
 
+// holds says that a chunk is open.
+func (w *workspace) holds(key chunkKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.open[key]
+	return c != nil && c.bytes != nil
+}
+
 // publish ends the opening of a chunk. Without an error, bytes (of a buffer that was taken) belong to the workspace from
 // now on.
 func (w *workspace) publish(c *openChunk, bytes []byte, err error) {

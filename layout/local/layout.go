@@ -43,3 +43,16 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 	}
 	return l.versions.ReadPlain(ctx, l.store, stem+suffixLog, seg, dst, off)
 }
+
+// Expect counts a GET for each piece of the log and for each of the small files.
+func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) layout.Cost {
+	c := layout.ExpectPlain(seg, &d)
+	if d.Files {
+		c.Requests += 4
+		if !seg.TxnIndexEmpty {
+			c.Requests++
+		}
+		c.Bytes += layout.SmallFiles(seg)
+	}
+	return c
+}

@@ -82,3 +82,13 @@ func isKind(err error, kinds ...rangeio.Kind) bool {
 	}
 	return slices.Contains(kinds, e.Kind)
 }
+
+// Expect counts a GET for each piece of the log and one for the small files.
+func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) layout.Cost {
+	c := layout.ExpectPlain(seg, &d)
+	if d.Files {
+		c.Requests++
+		c.Bytes += layout.SmallFiles(seg)
+	}
+	return c
+}
