@@ -59,10 +59,11 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 	if _, err := st.index(ctx, seg); err != nil && kindOf(err) != Missing {
 		return err
 	}
+	loaded := true
 	for left := max(st.req.MaxBytes, 1); ; {
 		to := max(min(until, pos+min(left, seg.Size)), pos)
 		if to > pos {
-			p.Segments = append(p.Segments, st.planSegment(seg, pos, to))
+			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, loaded))
 		}
 		left -= to - pos
 		next, more := st.segmentAfter(seg)
@@ -73,7 +74,7 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 			p.Cut = true
 			return nil
 		}
-		pos, until = 0, next.Size
+		pos, until, loaded = 0, next.Size, false
 		if st.endsIn(next) {
 			entry, err := st.index(ctx, next)
 			if err != nil {
@@ -85,13 +86,14 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 					return err
 				}
 			}
-			until = st.readAheadUntil(next, entry)
+			until, loaded = st.readAheadUntil(next, entry), true
 		}
 		seg = next
 	}
 }
 
-func (st *Stream) planSegment(seg *tier.Segment, from, to int64) PlanSegment {
+// planSegment plans bytes [from, to) of a segment's log; loaded says that its small files were just read.
+func (st *Stream) planSegment(seg *tier.Segment, from, to int64, loaded bool) PlanSegment {
 	_, chunk := st.svc.cfg.Logs(seg)
 	chunk = max(chunk, 1)
 	part := PlanSegment{Segment: seg, From: from, To: to, Chunk: chunk,
@@ -105,7 +107,7 @@ func (st *Stream) planSegment(seg *tier.Segment, from, to int64) PlanSegment {
 		}
 	}
 	part.Missing = len(missing)
-	files := st.needsIndex(seg, seg.BaseOffset) && !st.svc.cfg.Indexes.Contains(seg)
+	files := !loaded && st.needsIndex(seg, seg.BaseOffset) && !st.svc.cfg.Indexes.Contains(seg)
 	part.Requests, part.Bytes = st.svc.cfg.Expected(seg, chunk, missing, files)
 	return part
 }
