@@ -47,13 +47,21 @@ func illegal(op, format string, args ...any) error {
 
 // accessHint explains the refusals that surprise: reading needs more than the file's read permission.
 func accessHint(err error) error {
+	if !isRefused(err) {
+		return err
+	}
+	return fmt.Errorf("%w: to follow a database while it is written, its reader needs read permission on the file and write permission on the directory (for the -shm and -wal files beside it)", err)
+}
+
+// isRefused says that the operating system does not let a database be used as asked.
+func isRefused(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
-		return err
+		return false
 	}
 	switch e.Code() & 0xff {
 	case codes.SQLITE_CANTOPEN, codes.SQLITE_READONLY, codes.SQLITE_PERM:
-		return fmt.Errorf("%w: to follow a database while it is written, its reader needs read permission on the file and write permission on the directory (for the -shm and -wal files beside it)", err)
+		return true
 	}
-	return err
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"coldtap/catalog"
 
@@ -20,6 +21,7 @@ type file struct {
 	conn    *sql.Conn
 	info    os.FileInfo
 	version int64 // data_version before the last complete read, 0 before the first
+	fixed   bool  // opened as one that nobody changes
 }
 
 const opFollow = "follow the metadata database"
@@ -42,9 +44,43 @@ func statFile(path string) (os.FileInfo, error) {
 	return info, nil
 }
 
-// openFile opens the database for reading only: it is never changed, not even by folding in the log of a writer that died.
+// openFile opens the database for reading only: it is never changed, not even by folding in the log of a writer that died. To follow a writer takes
+// files beside the database, which a read-only mount does not allow; there, a database that its writer has closed is read as one that nobody changes.
 func openFile(ctx context.Context, path string, info os.FileInfo) (*file, error) {
-	name, err := address(path, "&mode=ro")
+	f, err := openWith(ctx, path, info, "&mode=ro")
+	if err == nil {
+		var version int64
+		if err = f.conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err == nil {
+			return f, nil
+		}
+		f.close()
+	}
+	if !isRefused(err) || !isClosed(path) {
+		return nil, accessHint(err)
+	}
+	if f, err = openWith(ctx, path, info, "&mode=ro&immutable=1"); err != nil {
+		return nil, accessHint(err)
+	}
+	f.fixed = true
+	return f, nil
+}
+
+// isClosed says that a database is whole without the files beside it, and on a mount through which nobody writes.
+func isClosed(path string) bool {
+	if !isReadOnly(filepath.Dir(path)) {
+		return false
+	}
+	info, err := os.Stat(path + "-wal")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// isStale says that a database that nobody changes was changed after all, on another machine.
+func (f *file) isStale(path string, now os.FileInfo) bool {
+	return f.fixed && (now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime()) || !isClosed(path))
+}
+
+func openWith(ctx context.Context, path string, info os.FileInfo, how string) (*file, error) {
+	name, err := address(path, how)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +92,7 @@ func openFile(ctx context.Context, path string, info os.FileInfo) (*file, error)
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		db.Close()
-		return nil, accessHint(err)
+		return nil, err
 	}
 	return &file{db: db, conn: conn, info: info}, nil
 }

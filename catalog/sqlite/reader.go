@@ -124,6 +124,14 @@ func (r *Reader) Ready() error {
 	return notReady(errors.New("it is being loaded"))
 }
 
+// Trouble is what the newest look at the database failed with, nil when it went well.
+func (r *Reader) Trouble() error {
+	if e := r.trouble.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
 // Refresh looks for something new now; when it returns nil, all that was committed before the call is in Snapshot. Calls
 // that wait together share one look.
 func (r *Reader) Refresh(ctx context.Context, _ tier.PartitionID) error {
@@ -226,7 +234,7 @@ func (r *Reader) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.file != nil && !os.SameFile(r.file.info, info) {
+	if r.file != nil && (!os.SameFile(r.file.info, info) || r.file.isStale(r.path, info)) {
 		r.file.close()
 		r.file = nil
 	}

@@ -64,11 +64,14 @@ func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m 
 // embedded is the metadata of coldtap's own offloader.
 type embedded struct{ *sqlite.Reader }
 
-// Trouble is what Ready says: there is nothing to wait for.
-func (e embedded) Trouble() error { return e.Ready() }
-
-// Status is empty: the database is read again whenever it has changed.
-func (embedded) Status() string { return "" }
+// Status tells of a database that cannot be read any more; its last view is served. Otherwise it is empty, since the database is read again
+// whenever it has changed.
+func (e embedded) Status() string {
+	if err := e.Trouble(); err != nil {
+		return "the metadata is no longer followed: " + err.Error()
+	}
+	return ""
+}
 
 // troublesFor is how long a catalog may fail before nobody waits for it any more: longer than the first look at a cluster
 // takes whose first broker is down.

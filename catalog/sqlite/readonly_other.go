@@ -1,0 +1,5 @@
+//go:build !unix
+
+package sqlite
+
+func isReadOnly(string) bool { return false }
