@@ -26,7 +26,7 @@ type Reader interface {
 	ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (Cost, error)
 	// ReadFiles reads all small files.
 	ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, Cost, error)
-	// Expect tells, without a request, what d would take now.
+	// Expect tells, without a request, what d would take now. What only the store knows is estimated.
 	Expect(seg *tier.Segment, d Demand) Cost
 }
 
