@@ -2,7 +2,7 @@ GO ?= go
 VERSION ?= dev
 BIN := bin/coldtap
 # The packages whose tests run goroutines against each other.
-CONCURRENT := ./cache/... ./readerpool/... ./readahead/... ./indexcache/... ./tier/... ./catalog/... ./rangeio/... ./cluster/... ./layout/... ./fetch/... ./gateway/...
+CONCURRENT := ./cache/... ./readerpool/... ./readahead/... ./indexcache/... ./tier/... ./catalog/... ./rangeio/... ./cluster/... ./layout/... ./fetch/... ./gateway/... ./export/...
 FUZZTIME ?= 10s
 # Off for everything but the race detector, so that building and testing share what they compile.
 export CGO_ENABLED = 0
