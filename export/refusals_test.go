@@ -3,9 +3,11 @@ package export
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,12 +55,12 @@ var plainLog = sync.OnceValues(func() ([]byte, error) {
 
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
-	log, err := plainLog()
+	segmentLog, err := plainLog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &scripted{id: firstID}
-	for b, err := range segment.Batches(log) {
+	for b, err := range segment.Batches(segmentLog) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -494,4 +496,42 @@ func TestTokenAndURL(t *testing.T) {
 			t.Errorf("%q is taken for a URL", bad)
 		}
 	}
+}
+
+// TestHolesOfTheTierAreSaid: what the offloader gave up is passed over by reads, and no export that includes it is complete.
+func TestHolesOfTheTierAreSaid(t *testing.T) {
+	s := newScripted(t)
+	s.listing = fmt.Sprintf(`{"name":"plain","topic_id":%q,"partitions":[{"partition":0,"log_start_offset":0,"tiered_end_offset":%d,
+		"holes":[{"from_offset":45,"to_offset":65,"reason":"damaged"},{"from_offset":90,"to_offset":91,"reason":"elsewhere"}]}]}`, firstID, s.end)
+	o := s.options(t.TempDir())
+	o.To = Offset(90)
+	m, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	m.Summarize(&text)
+	if p := m.Partitions[0]; m.Complete || p.Ended != endedRange || len(p.Holes) != 1 || !strings.Contains(text.String(), "offsets 45 to 64: given up when it was copied: damaged") {
+		t.Errorf("%+v: %s", p, text.String())
+	}
+}
+
+// TestCertificates: a gateway is trusted by the file that is given, and by no other.
+func TestCertificates(t *testing.T) {
+	s := newScripted(t)
+	secure := httptest.NewUnstartedServer(s)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := s.options("")
+	o.Out, o.URL = io.Discard, secure.URL
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the file: %v", err)
+	}
+	o.CAFile = file
+	mustRun(t, o)
 }
