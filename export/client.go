@@ -193,6 +193,15 @@ func (c *client) send(ctx context.Context, accept, path string, query url.Values
 	return c.http.Do(req)
 }
 
+// final says that no asking again helps: the gateway refused, or cannot be trusted.
+func final(err error) bool {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return !p.passes()
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return untrusted
+}
+
 var errStalled = errors.New("nothing came for too long")
 
 // guard is a body whose reads may each take only so long. A reader that is busy with something else costs nothing.

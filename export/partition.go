@@ -102,7 +102,7 @@ func (r *reader) run(ctx context.Context) (ended, message string, err error) {
 				continue
 			}
 		}
-		if tries++; tries >= tuning.tries {
+		if tries++; tries >= tuning.tries || final(err) {
 			if damage, ok := errors.AsType[*damage](err); ok {
 				if ended, message, fault := r.damaged(damage.next, damage.Error()); fault != nil || ended != "" {
 					return ended, message, fault

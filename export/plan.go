@@ -211,7 +211,7 @@ func (e *export) retry(ctx context.Context, ask func() error) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if p, ok := errors.AsType[*problem](err); ok && !p.passes() || tries >= e.options.tuning.tries {
+		if final(err) || tries >= e.options.tuning.tries {
 			return err
 		}
 		if !e.pause(ctx, tries, err) {

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"coldtap/internal/sample"
 	"coldtap/segment"
@@ -529,6 +530,7 @@ func TestCertificates(t *testing.T) {
 	}
 	o := s.options("")
 	o.Out, o.URL = io.Discard, secure.URL
+	o.tuning.wait = func(time.Duration) <-chan time.Time { t.Error("asked again"); return noWait(0) }
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the file: %v", err)
 	}
