@@ -87,6 +87,10 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 	return nil
 }
 
+// Whole says that the runs handed out so far end with a whole batch. NextOffset alone does not: batches that are passed
+// over move it too.
+func (st *Stream) Whole() bool { return st.owed == 0 }
+
 // nextPiece gives what lies in one chunk, from position at on, of a batch that spreads over several.
 func (st *Stream) nextPiece(ctx context.Context, run *Run, at int64) error {
 	c := &st.cur

@@ -106,7 +106,7 @@ func (b *body) keepWhole(pieces, rest int) {
 // readers that wait for chunks while they hold some could wait for each other. Where the client expects no limit (toEnd),
 // the answer breaks there instead, or it would look like all there is.
 func (b *body) collect(ctx context.Context, enough int64) (size int64, cut progress, err error) {
-	wholeN, wholeRest, wholeSize, wholeOffset := 0, 0, int64(0), b.st.StartOffset() // as far as pieces end with a whole batch
+	wholeN, wholeRest, wholeSize := 0, 0, int64(0) // as far as pieces end with a whole batch
 	for b.bounded || b.n < maxPieces && size < enough {
 		if wholeN > 0 {
 			b.x.enter(phaseAhead)
@@ -123,10 +123,16 @@ func (b *body) collect(ctx context.Context, enough int64) (size int64, cut progr
 		next := b.st.NextOffset()
 		if err == nil {
 			n := int64(len(p.Bytes()))
-			if hold := !b.bounded || b.n < maxPieces-1 && size < enough; !b.keep(p, hold) {
+			hold := !b.bounded || b.n < maxPieces-1 && size < enough
+			if !hold && wholeN == 0 {
+				// A first batch in so many pieces may be longer than all that can be kept: it is sent while it is read.
+				b.hold(p)
+				return size + n, progress{}, nil
+			}
+			if !b.keep(p, hold) {
 				next, err = before, memoryBusy()
-			} else if size += n; next > wholeOffset {
-				wholeN, wholeSize, wholeOffset = b.n, size, next
+			} else if size += n; b.st.Whole() {
+				wholeN, wholeSize = b.n, size
 				if b.rest != nil {
 					wholeRest = len(b.rest.b)
 				}

@@ -98,7 +98,8 @@ func (f *fakeService) ClusterID() string { return "kraft-1" }
 // fakeRun is one piece, or the error in its place.
 type fakeRun struct {
 	data []byte
-	next int64 // NextOffset behind it
+	next int64 // NextOffset behind it; the same as before it: the batch goes on in the next run
+	part bool  // the batch goes on in the next run, though NextOffset moved over hidden ones
 	err  error
 	do   func(ctx context.Context) // before it is given
 
@@ -115,6 +116,7 @@ type fakeRecord struct {
 
 type fakeStream struct {
 	start, reached int64
+	part           bool // the last run ends within a batch
 	runs           []fakeRun
 	records        []fakeRecord
 	end            fetch.EndReason
@@ -180,6 +182,7 @@ func (s *fakeStream) Settled(_ context.Context, ids []segment.UUID) ([]segment.U
 	return append(ids, s.settled...), len(s.settled) > 0
 }
 func (s *fakeStream) StartOffset() int64 { return s.start }
+func (s *fakeStream) Whole() bool        { return !s.part }
 func (s *fakeStream) Close()             { s.closed.Add(1) }
 
 func (s *fakeStream) next(ctx context.Context, _ int) (piece, error) {
@@ -197,7 +200,7 @@ func (s *fakeStream) next(ctx context.Context, _ int) (piece, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	s.reached = r.next
+	s.part, s.reached = r.part || r.next <= s.reached, r.next
 	s.pinned.Add(1)
 	return &fakePiece{r.data, s.pinned, r.decoded}, nil
 }

@@ -115,6 +115,47 @@ func TestRawErrorBehindTheFirstBatchEndsTheAnswerThere(t *testing.T) {
 	}
 }
 
+// TestRawAnswerNeverEndsWithinABatch: where batches that are hidden moved NextOffset on before the first part of a batch, that
+// part is no whole one either.
+func TestRawAnswerNeverEndsWithinABatch(t *testing.T) {
+	r := newRig(t)
+	for _, query := range []string{"", "&max_bytes=5000000"} {
+		r.runs(fakeRun{data: batch(100, 'a'), next: 20}, fakeRun{data: batch(100, 'b'), next: 25, part: true}, fakeRun{err: &fetch.Error{Kind: fetch.Busy}})
+		got := r.get(t, recordsPath+"?offset=10"+query, "Accept", rawType)
+		if got.StatusCode != 200 || got.body != string(batch(100, 'a')) || got.Header.Get("X-Kafka-Next-Offset") != "25" || got.Header.Get("X-Kafka-End") != "limit" {
+			t.Errorf("%s: %d, %d bytes, %v", query, got.StatusCode, len(got.body), got.Header)
+		}
+		r.runs(fakeRun{data: batch(100, 'b'), next: 25, part: true}, fakeRun{err: &fetch.Error{Kind: fetch.Busy}})
+		if got := r.get(t, recordsPath+"?offset=10"+query, "Accept", rawType); got.StatusCode != 503 {
+			t.Errorf("%s: part of a batch: %d, %d bytes", query, got.StatusCode, len(got.body))
+		}
+	}
+}
+
+// TestRawFirstBatchOfManyPiecesIsSent: the first batch always comes whole, so one that is longer than what is kept to tell
+// its length is sent without one. To call that busy would have the client ask for ever.
+func TestRawFirstBatchOfManyPiecesIsSent(t *testing.T) {
+	for _, lookAhead := range []int64{1 << 20, 64 << 20} {
+		r := newRig(t, func(c *Config) { c.LookAhead = lookAhead })
+		for _, n := range []int{2, 7, 8, 9, 40} {
+			var runs []fakeRun
+			var want strings.Builder
+			for i := range n {
+				data := batch(400_000, byte('a'+i%26))
+				want.Write(data)
+				runs = append(runs, fakeRun{data: data, next: 10})
+			}
+			runs[n-1].next = 20
+			r.runs(runs...)
+			got := r.get(t, recordsPath+"?offset=10", "Accept", rawType)
+			next := got.Header.Get("X-Kafka-Next-Offset") + got.Trailer.Get("X-Kafka-Next-Offset")
+			if got.StatusCode != 200 || got.err != nil || got.body != want.String() || next != "20" {
+				t.Errorf("%d pieces: %d, %d of %d bytes, next %q, %v", n, got.StatusCode, len(got.body), want.Len(), next, got.err)
+			}
+		}
+	}
+}
+
 func TestRawErrorBeforeTheFirstByteHasItsStatus(t *testing.T) {
 	r := newRig(t)
 	r.runs(fakeRun{data: batch(100, 'a'), next: 10}, fakeRun{err: &fetch.Error{Kind: fetch.Damaged, Position: 77, NextOffset: -1}})

@@ -49,6 +49,7 @@ type stream interface {
 	Buffered() bool
 	DecodeHeld() int64
 	NextOffset() int64
+	Whole() bool
 	End() (reason fetch.EndReason, decided int64)
 	Bounds() fetch.Bounds
 	Stats() *fetch.Stats
