@@ -245,7 +245,9 @@ func (st *Stream) trim(ctx context.Context) (verdict, error) {
 		}
 		return passes, nil
 	}
-	if err := st.scan(ctx); err != nil {
+	err := st.scan(ctx)
+	c.closeDecoder() // the run is held for as long as the client takes, the records are done with
+	if err != nil {
 		return 0, err
 	}
 	if st.wanted == 0 && st.next >= st.rangeEnd {

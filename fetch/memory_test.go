@@ -114,3 +114,37 @@ func TestDecodeHeld(t *testing.T) {
 		t.Errorf("at the end: %v, %d bytes", err, st.DecodeHeld())
 	}
 }
+
+// Who opened a stream may wait for decode memory of its own next, and who was given a run may be a client that takes nothing:
+// neither leaves a batch decoded that nobody looks at any more.
+func TestNothingStaysDecodedForNobody(t *testing.T) {
+	s := newStand(t, shape{chunk: 1 << 20, memory: 8 << 20})
+	s.topic("t", 0)
+	var compacted batchOf // fewer records than offsets
+	for i := range 50 {
+		compacted.records = append(compacted.records, rec{delta: 2 * i, time: 2000 + int64(i), value: strings.Repeat("v", 4000)})
+	}
+	compacted.base, compacted.zip = 1, true
+	s.add(stored{base: 0, end: 100, log: joined(one(0, 1000, 100), compacted.encode(), one(100, 3000, 100))})
+	byTime := from(0)
+	byTime.Start, byTime.Timestamp = FromTimestamp, 2010
+	counted := from(10)
+	counted.MaxRecords = 1000
+	for name, r := range map[string]*Request{"by time": byTime, "so many records": counted} {
+		st, err := s.Open(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.decode.InUse(); n != 0 {
+			t.Errorf("%s: %d bytes of decode memory are held by a stream of which nothing was read", name, n)
+		}
+		var run Run
+		for ; err == nil; err = st.NextRun(t.Context(), &run) {
+			if n := s.decode.InUse(); n != 0 {
+				t.Errorf("%s: %d bytes of decode memory are held beside a run", name, n)
+			}
+		}
+		run.Release()
+		st.Close()
+	}
+}

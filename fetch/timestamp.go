@@ -46,6 +46,7 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 	defer func() {
 		st.view, st.hintTime = view, hint
 		st.hiddenBytes = 0 // the answer begins with what is found
+		st.unpin()         // what comes next may be a wait for memory
 	}()
 	for asked := int64(-1); ; {
 		if err := st.renew(); err != nil {
