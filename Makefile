@@ -28,7 +28,7 @@ test: ## run every test
 	$(GO) test ./...
 
 race: ## run the concurrent rooms' tests under the race detector
-	CGO_ENABLED=1 $(GO) test -race $(CONCURRENT)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(CONCURRENT)
 
 lint: ## gofmt, vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
@@ -42,7 +42,7 @@ bench: build ## print the figures of docs/benchmarks.md, measured in one run
 	$(BIN) bench
 
 e2e: ## read beside a real three-broker Kafka and compare with its stock clients (JDK 17, Maven)
-	$(GO) test -tags e2e -count=1 -timeout 10m -v ./e2e
+	$(GO) test -tags e2e -count=1 -timeout 20m -v ./e2e
 
 hostile: build ## attack the built binary: descriptors, endless answers, stalled readers, other sites' pages, bad ends (Linux)
 	$(GO) test -tags hostile -count=1 -timeout 3m -v ./e2e/hostile
