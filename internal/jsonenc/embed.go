@@ -12,20 +12,55 @@ import (
 // and some thousands, and one document that they refuse costs a reader its whole answer.
 const maxDepth = 512
 
-// appendMixed appends b as the JSON encoding shows it: embedded, as the marker, or as text.
-func appendMixed(dst, b []byte) []byte {
+// form is how bytes are shown.
+type form uint8
+
+const (
+	stringForm form = iota
+	markerForm
+	base64Form
+	verbatimForm // embedded
+)
+
+// forms are what stands around the bytes in each form.
+var forms = [...]struct{ open, close string }{
+	stringForm: {`"`, `"`}, markerForm: {rawOpen, rawClose}, base64Form: {`"`, `"`}, verbatimForm: {},
+}
+
+// textForm is how the Text encoding shows b.
+func textForm(b []byte) form {
+	if utf8.Valid(b) {
+		return stringForm
+	}
+	return markerForm
+}
+
+// mixedForm is how the JSON encoding shows b.
+func mixedForm(b []byte) form {
 	if !utf8.Valid(b) {
-		return AppendMarker(dst, b)
+		return markerForm
 	}
 	if !json.Valid(b) {
-		return appendText(dst, b)
+		return stringForm
 	}
 	if b[0] != '"' && string(b) != "null" && onOneLine(b) {
 		if d := scan(b); d.strict && !d.marker {
-			return append(dst, b...)
+			return verbatimForm
 		}
 	}
-	return AppendMarker(dst, b)
+	return markerForm
+}
+
+// appendMixed appends b as the JSON encoding shows it: embedded, as the marker, or as text.
+func appendMixed(dst, b []byte) []byte {
+	switch mixedForm(b) {
+	case stringForm:
+		return appendText(dst, b)
+	case verbatimForm:
+		return append(dst, b...)
+	default:
+		return AppendMarker(dst, b)
+	}
 }
 
 // onOneLine says that a document begins and ends with itself, and has no line break, Unicode's included.

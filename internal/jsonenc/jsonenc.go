@@ -72,23 +72,32 @@ func (e *Encoder) AppendRecord(dst []byte, r *segment.Record) []byte {
 
 // TryAppendRecord is AppendRecord, and says whether the record fits the encoding.
 func (e *Encoder) TryAppendRecord(dst []byte, r *segment.Record) (out []byte, fits bool) {
-	dst = append(dst, e.prefix...)
-	dst = strconv.AppendInt(dst, r.Offset, 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = strconv.AppendInt(dst, r.Timestamp, 10)
-	if r.TimestampType == segment.LogAppendTime {
-		dst = append(dst, `,"timestamp_type":"LOG_APPEND_TIME","key":`...)
-	} else {
-		dst = append(dst, `,"timestamp_type":"CREATE_TIME","key":`...)
-	}
+	dst = e.appendHead(dst, r)
 	dst, keyFits := e.appendKey(dst, r.Key)
 	dst = append(dst, `,"value":`...)
 	dst, valueFits := e.appendValue(dst, r.Value)
 	dst = append(dst, `,"headers":`...)
 	dst = e.AppendHeaders(dst, r)
+	return e.appendTail(dst, r), keyFits && valueFits
+}
+
+// appendHead appends what stands before r's key.
+func (e *Encoder) appendHead(dst []byte, r *segment.Record) []byte {
+	dst = append(dst, e.prefix...)
+	dst = strconv.AppendInt(dst, r.Offset, 10)
+	dst = append(dst, `,"timestamp":`...)
+	dst = strconv.AppendInt(dst, r.Timestamp, 10)
+	if r.TimestampType == segment.LogAppendTime {
+		return append(dst, `,"timestamp_type":"LOG_APPEND_TIME","key":`...)
+	}
+	return append(dst, `,"timestamp_type":"CREATE_TIME","key":`...)
+}
+
+// appendTail appends what stands behind r's headers.
+func (e *Encoder) appendTail(dst []byte, r *segment.Record) []byte {
 	dst = append(dst, `,"leader_epoch":`...)
 	dst = strconv.AppendInt(dst, int64(r.LeaderEpoch), 10)
-	return append(dst, '}'), keyFits && valueFits
+	return append(dst, '}')
 }
 
 // AppendHeaders appends r's headers as AppendRecord shows them, a JSON array.

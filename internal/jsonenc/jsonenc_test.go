@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -159,6 +160,56 @@ func FuzzAgainstEncodingJSON(f *testing.F) {
 			}
 		}
 	})
+}
+
+// inPieces appends a record through a buffer that is as small as it may be.
+func inPieces(t *testing.T, e *Encoder, r *segment.Record) string {
+	t.Helper()
+	var got []byte
+	buf, err := e.AppendInPieces(make([]byte, 0, PieceRoom), r, func(b []byte) ([]byte, error) {
+		got = append(got, b...)
+		return b[:0], nil
+	})
+	if err != nil || cap(buf) != PieceRoom {
+		t.Errorf("a buffer of %d bytes, then %d: %v", PieceRoom, cap(buf), err)
+	}
+	return string(append(got, buf...))
+}
+
+// FuzzInPieces: a record written in pieces is the record.
+func FuzzInPieces(f *testing.F) {
+	f.Add([]byte("a \"quoted\" \\ value\n\x00\u2028\u0085é😀"), []byte("k"), uint16(4000))
+	f.Add([]byte("\xff\xfe"), []byte{}, uint16(9000))
+	f.Add([]byte(`{"a":[1,2,"x"]}`), []byte(`[1]`), uint16(1))
+	f.Add([]byte(`"`), []byte("\x01"), uint16(60_000))
+	f.Fuzz(func(t *testing.T, unit, key []byte, times uint16) {
+		value := bytes.Repeat(unit, min(int(times), 200_000/max(len(unit), 1)))
+		list := []byte("[1" + strings.Repeat(" ", int(times)) + ",2]")
+		for _, r := range []segment.Record{
+			{Offset: 1, Key: key, Value: value},
+			{Offset: 1, Key: value, Value: list, Headers: []segment.RecordHeader{{Key: value, Value: key}, {Key: key, Value: value}, {}}},
+			{Offset: 1, Value: []byte(`["` + strings.Repeat("é", int(times)) + `"]`)},
+		} {
+			for _, encoding := range []Encoding{Text, Base64, JSON} {
+				e := encoder(encoding)
+				if got, want := inPieces(t, e, &r), string(e.AppendRecord(nil, &r)); got != want {
+					t.Errorf("encoding %d: %d bytes, want %d: %.200q", encoding, len(got), len(want), got)
+				}
+			}
+		}
+	})
+}
+
+func TestPiecesEndWhereTheyCannotGo(t *testing.T) {
+	e := encoder(Text)
+	calls, gone := 0, errors.New("gone")
+	_, err := e.AppendInPieces(make([]byte, 0, PieceRoom), &segment.Record{Value: bytes.Repeat([]byte("x"), 1<<20)}, func(b []byte) ([]byte, error) {
+		calls++
+		return b[:0], gone
+	})
+	if err != gone || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
 }
 
 func TestSizeBoundHoldsForLongText(t *testing.T) {

@@ -51,11 +51,16 @@ func appendString(dst, b []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 	dst = append(dst, '"')
+	return append(appendUnquoted(dst, b), '"'), true
+}
+
+// appendUnquoted appends valid UTF-8 as what stands between a JSON string's quotation marks.
+func appendUnquoted(dst, b []byte) []byte {
 	for {
 		at, length, escape := nextSeparator(b)
 		dst = appendStretches(dst, b[:at])
 		if length == 0 {
-			return append(dst, '"'), true
+			return dst
 		}
 		dst = append(dst, escape...)
 		b = b[at+length:]
