@@ -32,7 +32,8 @@
 //     timestamp lies before the range: then it does not hold the record to stop at either. Batches (NextRun) come when
 //     their header's timestamps overlap the range, or when a record in them is wanted all the same.
 //   - Waiting order, so that the two memory bounds can't deadlock: one may wait for a chunk while holding decode memory,
-//     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk.
+//     never for decode memory while holding a chunk or decode memory, and never for a chunk while holding a chunk. What a
+//     caller of the stream holds beside it has shares of its own in the decode memory (package budget).
 //   - Busy is said only of what others hold: a batch that the whole decode memory could not take, less what the caller of
 //     the stream needs itself, is an error at once.
 //

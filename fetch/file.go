@@ -131,6 +131,7 @@ func (f *File) Range(from, to int64) *FileStream {
 	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
 	fs.wait.reset(f.timeout, true)
 	fs.cur.svc, fs.cur.wait, fs.cur.memory.from = f.svc, &fs.wait, f.svc.cfg.Decode
+	fs.cur.memory.share = f.svc.cfg.Decode.Streams()
 	return fs
 }
 

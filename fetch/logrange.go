@@ -61,7 +61,7 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 			// The run takes over the memory.
 			begin := w.checked - int64(len(c.assembled))
 			end := min(w.checked, fs.to)
-			run.bytes, run.budget, run.reserved = c.assembled[fs.pos-begin:end-begin:end-begin], c.memory.from, int64(cap(c.assembled))
+			run.bytes, run.share, run.reserved = c.assembled[fs.pos-begin:end-begin:end-begin], c.memory.share, int64(cap(c.assembled))
 			c.memory.move(run.reserved)
 			c.assembled = nil
 			fs.pos = end

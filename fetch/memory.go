@@ -22,12 +22,13 @@ var errDecodeMemory = errors.New("decode memory is in use")
 // is a segment.Budget that refuses instead of waiting, because its user may hold a chunk: see wait.
 type grant struct {
 	from    *budget.Budget
-	small   bool  // little may come from what from keeps for small reservations: the answer holds it no longer than it is made
-	held    int64 // reserved in from
-	reserve int64 // of held, as a small reservation
-	used    int64 // of held
-	want    int64 // what the refused reservation would have made of used
-	keeping bool  // held was waited for: keep what is released until trim
+	share   *budget.Share // of from, whose bytes it holds
+	small   bool          // little may come from what from keeps for small reservations: the answer holds it no longer than it is made
+	held    int64         // reserved in from
+	reserve int64         // of held, as a small reservation
+	used    int64         // of held
+	want    int64         // what the refused reservation would have made of used
+	keeping bool          // held was waited for: keep what is released until trim
 }
 
 // smallGrant is how much one stream takes of the reserve for small reservations: a batch of the usual size, decompressed.
@@ -49,8 +50,8 @@ func (g *grant) Reserve(n int64) error {
 		case g.used+n > g.most():
 			g.want = g.used + n
 			return errDecodeMemory
-		case g.from.TryAcquire(more):
-		case g.small && g.reserve+more <= smallGrant && g.from.TryAcquireSmall(more):
+		case g.share.TryAcquire(more):
+		case g.small && g.reserve+more <= smallGrant && g.from.Small().TryAcquire(more):
 			g.reserve += more
 		default:
 			g.want = g.used + n
@@ -78,14 +79,14 @@ func (g *grant) trim() {
 	g.keeping = false
 	if spare := g.held - g.used; spare > 0 {
 		small := min(spare, g.reserve)
-		g.from.ReleaseSmall(small)
-		g.from.Release(spare - small)
+		g.from.Small().Release(small)
+		g.share.Release(spare - small)
 		g.held -= spare
 		g.reserve -= small
 	}
 }
 
-// move takes n used bytes out of the grant's account: whoever gets them releases them to the budget.
+// move takes n used bytes out of the grant's account: whoever gets them releases them to the share.
 func (g *grant) move(n int64) {
 	g.used -= n
 	g.held -= n
@@ -97,7 +98,7 @@ func (g *grant) wait(ctx context.Context, w *waiter) error {
 	p := w.begin(ctx)
 	short, cancel := context.WithTimeout(p, memoryPatience)
 	defer cancel()
-	err := g.from.Acquire(short, g.want)
+	err := g.share.Acquire(short, g.want)
 	if err != nil && ctx.Err() == nil {
 		w.end(p, nil, nil)
 		return failure(Busy, err, "decode memory is in use")

@@ -16,8 +16,8 @@ type Run struct {
 	bytes []byte
 	chunk *cache.Chunk
 
-	// When no chunk holds the bytes, they are part of reserved bytes of budget.
-	budget   *budget.Budget
+	// When no chunk holds the bytes, they are part of reserved bytes of share.
+	share    *budget.Share
 	reserved int64
 }
 
@@ -33,8 +33,8 @@ func (r *Run) Release() {
 	if r.chunk != nil {
 		r.chunk.Release()
 	}
-	if r.budget != nil {
-		r.budget.Release(r.reserved)
+	if r.share != nil {
+		r.share.Release(r.reserved)
 	}
 	*r = Run{}
 }
@@ -74,7 +74,7 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 		return st.nextPiece(ctx, run, c.pos)
 	case !st.body.chunk:
 		// The run takes over the memory.
-		run.bytes, run.budget, run.reserved = c.assembled, c.memory.from, int64(cap(c.assembled))
+		run.bytes, run.share, run.reserved = c.assembled, c.memory.share, int64(cap(c.assembled))
 		c.memory.move(run.reserved)
 		c.assembled = nil
 		st.handedOut()

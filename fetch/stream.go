@@ -121,6 +121,10 @@ func (s *Service) take(req *Request) *Stream {
 		st.rangeEnd = req.EndOffset
 	}
 	st.last = -1
+	st.cur.memory.small = false
+	if st.cur.memory.share = s.cfg.Decode.Batches(); req.Stream {
+		st.cur.memory.share = s.cfg.Decode.Streams()
+	}
 	st.cur.svc, st.cur.wait = s, &st.wait
 	st.cur.seq.logs, st.cur.seq.extend, st.cur.seq.urgency = s.cfg.Logs, st, cache.Interactive
 	if req.Bulk {

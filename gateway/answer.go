@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/internal/budget"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -17,7 +19,7 @@ var blockSizes = [...]int{16 << 10, 64 << 10, 256 << 10, 1 << 20}
 // block is a piece of an answer's memory, pooled when it has one of the usual sizes.
 type block struct {
 	b     []byte
-	small bool // a small reservation
+	share *budget.Share // its capacity is reserved of
 }
 
 var blockPools [len(blockSizes)]sync.Pool
@@ -33,14 +35,18 @@ func newBlock(size int) *block {
 	return &block{b: make([]byte, 0, size)}
 }
 
-// smallBlocks says whether the blocks of this length are small reservations: all of a listing, and the first of records,
-// so that short answers are made whatever long ones hold.
-func (a *answer) smallBlocks(size int) bool {
+// shareFor gives the share that the next block, of this length, is of: small reservations are all of a listing, and the
+// first of records, so that short answers are made whatever long ones hold.
+func (a *answer) shareFor(size int) *budget.Share {
+	decode := a.x.srv.decode
 	most := blockSizes[len(blockSizes)-1]
 	if a.st != nil {
 		most = blockSizes[1]
 	}
-	return (a.st == nil || len(a.blocks) == 0) && int64(size) <= min(a.x.srv.decode.Reserve(), int64(most))
+	if (a.st == nil || len(a.blocks) == 0) && int64(size) <= min(decode.Reserve(), int64(most)) {
+		return decode.Small()
+	}
+	return decode.General()
 }
 
 func (b *block) free() {
@@ -61,9 +67,8 @@ type answer struct {
 	blocks []*block
 	size   int // of head and blocks
 	holds  int64
-	room   int64 // of holds, for the head; a small reservation if roomSmall
-
-	roomSmall bool
+	room   int64 // of holds, for the head
+	roomOf *budget.Share
 }
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
@@ -75,16 +80,11 @@ func (x *exchange) newAnswer() *answer {
 	return a
 }
 
-// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait; with small they are a
-// small reservation. held is what the request holds of the budget already: what does not fit beside that never will, and
-// is no reason to wait or to come back.
-func (x *exchange) reserve(n, held int64, small bool) error {
+// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. held is what the request holds
+// of the budget already: what does not fit beside that never will, and is no reason to wait or to come back.
+func (x *exchange) reserve(share *budget.Share, n, held int64) error {
 	budget := x.srv.decode
-	try, acquire := budget.TryAcquire, budget.Acquire
-	if small {
-		try, acquire = budget.TryAcquireSmall, budget.AcquireSmall
-	}
-	if try(n) {
+	if share.TryAcquire(n) {
 		return nil
 	}
 	if n+held > budget.Large() {
@@ -94,7 +94,7 @@ func (x *exchange) reserve(n, held int64, small bool) error {
 	ctx, cancel := context.WithTimeout(x.ctx, x.patience())
 	defer cancel()
 	x.enter(phaseWaiting)
-	err := acquire(ctx, n)
+	err := share.Acquire(ctx, n)
 	x.enter(phaseBusy)
 	if err != nil {
 		if x.ctx.Err() != nil {
@@ -128,25 +128,22 @@ func (a *answer) last(n int) (b *block, ok bool, err error) {
 		size = max(size, blockSizes[i])
 	}
 	size = max(size, n)
-	small := a.smallBlocks(size)
-	budget := a.x.srv.decode
-	switch {
-	case len(a.blocks) == 0:
+	share := a.shareFor(size)
+	if len(a.blocks) == 0 {
 		held := a.holds
 		if a.st != nil {
 			held += a.st.DecodeHeld()
 		}
-		if err := a.x.reserve(int64(size), held, small); err != nil {
+		if err := a.x.reserve(share, int64(size), held); err != nil {
 			return nil, false, err
 		}
-	case small && budget.TryAcquireSmall(int64(size)), !small && budget.TryAcquire(int64(size)):
-	default:
-		budget.Press()
+	} else if !share.TryAcquire(int64(size)) {
+		a.x.srv.decode.Press()
 		return nil, false, nil
 	}
 	a.holds += int64(size)
 	b = newBlock(size)
-	b.small = small
+	b.share = share
 	a.blocks = append(a.blocks, b)
 	return b, true, nil
 }
@@ -177,11 +174,14 @@ func (a *answer) pressed() bool {
 
 // reserveHead takes n bytes for the head.
 func (a *answer) reserveHead(n int64) error {
-	small := n <= a.x.srv.decode.Reserve()
-	if err := a.x.reserve(n, 0, small); err != nil {
+	share := a.x.srv.decode.General()
+	if n <= a.x.srv.decode.Reserve() {
+		share = a.x.srv.decode.Small()
+	}
+	if err := a.x.reserve(share, n, 0); err != nil {
 		return err
 	}
-	a.holds, a.room, a.roomSmall = a.holds+n, n, small
+	a.holds, a.room, a.roomOf = a.holds+n, n, share
 	return nil
 }
 
@@ -230,18 +230,10 @@ func (a *answer) drop(i int) {
 		return
 	}
 	a.blocks[i] = nil
-	size, small := int64(cap(b.b)), b.small
+	size, share := int64(cap(b.b)), b.share
 	b.free()
 	a.holds -= size
-	a.release(size, small)
-}
-
-func (a *answer) release(n int64, small bool) {
-	if small {
-		a.x.srv.decode.ReleaseSmall(n)
-	} else {
-		a.x.srv.decode.Release(n)
-	}
+	share.Release(size)
 }
 
 // closeStream ends the reading: what the answer shows is in its blocks.
@@ -260,7 +252,9 @@ func (a *answer) Close() error {
 		a.drop(i)
 	}
 	x := a.x
-	a.release(a.room, a.roomSmall)
+	if a.roomOf != nil {
+		a.roomOf.Release(a.room)
+	}
 	*a = answer{head: a.head[:0], blocks: a.blocks[:0]}
 	if cap(a.head) > blockSizes[0] {
 		a.head = nil

@@ -215,14 +215,19 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 	}
 }
 
-// A batch that fits decoded, but not together with its JSON, is told so at once and never invited to come back.
+// A batch that fits decoded, but not together with its JSON, is told so at once and never invited to come back. What is
+// sent while it is read has it.
 func TestBatchWhoseJSONCannotFitIsNotBusy(t *testing.T) {
 	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	r.addLog(t, "zeros", 0, bomb(1250<<10)) // as JSON six times as long: 7.3 MiB
-	for _, accept := range []string{"application/json", "application/x-ndjson", eventType} {
+	got := r.get(t, "/topics/zeros/partitions/0/records?offset=0")
+	if got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50003`) || !strings.Contains(got.body, "limits.decode_memory") || !strings.Contains(got.body, `"next_offset":1}`) {
+		t.Errorf("%d %.300s", got.StatusCode, got.body)
+	}
+	for _, accept := range []string{"application/x-ndjson", eventType} {
 		got := r.get(t, "/topics/zeros/partitions/0/records?offset=0", "Accept", accept)
-		if got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50003`) || !strings.Contains(got.body, "limits.decode_memory") || !strings.Contains(got.body, `"next_offset":1}`) {
-			t.Errorf("%s: %d %.300s", accept, got.StatusCode, got.body)
+		if got.StatusCode != 200 || got.err != nil || strings.Count(got.body, `\u0000`) != 1250<<10 {
+			t.Errorf("%s: %d %v %.300s", accept, got.StatusCode, got.err, got.body)
 		}
 	}
 }

@@ -278,19 +278,28 @@ func TestLinesBreakWithAnErrorLine(t *testing.T) {
 	}
 }
 
-// TestLinesNameTheRecordThatHadNoRoom: where one can never be shown, the error says so and names what is behind it.
-func TestLinesNameTheRecordThatHadNoRoom(t *testing.T) {
+// TestLinesGiveRecordsOfAnySize: a record far larger than the buffer, and than the decode memory, is written in pieces,
+// wherever it comes, and nothing is held beyond the buffer.
+func TestLinesGiveRecordsOfAnySize(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Decode = budget.New(2 << 20) })
-	large := fakeRecord{rec: record(12, strings.Repeat("v", 3<<20)), last: true}
-	for want, records := range map[string][]fakeRecord{
-		`"end":"limit","next_offset":12`: {{rec: record(10, "a")}, {rec: record(11, "b")}, large},             // before the status line
-		`"next_offset":13`:               {{rec: record(10, "a")}, {rec: record(11, "b"), last: true}, large}, // after it
+	large := fakeRecord{rec: record(12, strings.Repeat("v\"", 3<<20)), last: true}
+	value := strings.Repeat(`v\"`, 3<<20)
+	small := func(offset int64, last bool) fakeRecord { return fakeRecord{rec: record(offset, "a"), last: last} }
+	for name, records := range map[string][]fakeRecord{
+		"first":            {large, small(13, true)},
+		"within a batch":   {small(10, false), large, small(13, true)},
+		"the next batch's": {small(10, true), large, small(13, true)},
+		"last":             {small(13, false), large},
 	} {
-		r.records(records...)
-		got := r.get(t, recordsPath+"?offset=10&summary=true", "Accept", "application/x-ndjson")
-		if lines := strings.Split(got.body, "\n"); got.StatusCode != 200 || len(lines) != 4 || !strings.Contains(lines[2], want) ||
-			strings.Contains(lines[2], `"error_code":50003`) == (got.err == nil) {
-			t.Errorf("%d %v %.300q", got.StatusCode, got.err, got.body)
+		for _, c := range []struct{ accept, coding string }{{"application/x-ndjson", ""}, {"application/x-ndjson", "gzip"}, {"application/json-seq", ""}, {eventType, ""}} {
+			r.records(records...)
+			got := r.get(t, recordsPath+"?offset=10&summary=true", "Accept", c.accept, "Accept-Encoding", c.coding)
+			got.body = decompress(t, got)
+			if n := strings.Count(got.body, `"offset":`); got.StatusCode != 200 || got.err != nil || n != len(records) || strings.Count(got.body, value) != 1 ||
+				!strings.Contains(got.body, `"`+value+`","headers":[],"leader_epoch":2}`+"\n") || !strings.Contains(got.body, fmt.Sprintf(`"records":%d}`, n)) {
+				t.Errorf("%s, %v: %d %v, %d records, %d bytes", name, c, got.StatusCode, got.err, n, len(got.body))
+			}
+			until(t, "everything is released", func() bool { return r.decode.InUse() == 0 })
 		}
 	}
 }

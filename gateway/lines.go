@@ -13,10 +13,14 @@ import (
 )
 
 const (
-	// lineBuffer is what an ndjson answer encodes into, reserved from the decode budget: 1,000 of them are 64 MiB.
+	// lineBuffer is what an ndjson answer encodes into, reserved from the decode budget: 1,000 of them are 64 MiB. It
+	// never grows, so that a client that takes nothing holds no more beside the batch at hand: a record that is too large
+	// for it is written in pieces.
 	lineBuffer = 64 << 10
 	// flushFrom is how full the buffer gets before it is written even though the next record is at hand.
 	flushFrom = 48 << 10
+	// tailSize is room that records leave for the line that says how the answer ended.
+	tailSize = 512
 )
 
 var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
@@ -31,8 +35,9 @@ type lines struct {
 	record   segment.Record
 	base     *[lineBuffer]byte
 	buf      []byte
-	reserved int64
+	pending  bool // record is not in buf yet: there was no room
 	records  int64
+	written  int64
 	format   format
 	summary  bool     // a last line, or event, tells how the answer ended
 	toEnd    bool     // the answer reaches the asked end or breaks
@@ -44,14 +49,13 @@ type lines struct {
 
 func (l *lines) reset(x *exchange, st stream, want *wanted, format format) error {
 	l.format, l.summary, l.toEnd, l.broken = format, want.summary || format == formatEvents, want.toEnd, nil
-	l.x, l.st, l.records, l.finished, l.base, l.buf, l.reserved = x, st, 0, false, nil, nil, 0
+	l.x, l.st, l.records, l.written, l.finished, l.pending, l.base, l.buf = x, st, 0, 0, false, false, nil, nil
 	name, _ := st.Topic()
 	l.encoder.Reset(name, x.req.Partition, want.encoding)
-	if err := x.reserve(lineBuffer, 0, false); err != nil {
+	if err := x.reserve(x.srv.decode.Buffers(), lineBuffer, 0); err != nil {
 		return err
 	}
 	x.holds.Store(uint32(chunkMemory | decodeMemory))
-	l.reserved = lineBuffer
 	l.base = lineBuffers.Get().(*[lineBuffer]byte)
 	l.buf = l.base[:0]
 	return nil
@@ -60,7 +64,7 @@ func (l *lines) reset(x *exchange, st stream, want *wanted, format format) error
 // start encodes what can be had without more waiting than for the first record. An error behind the first record ends
 // or breaks the answer there, as in body.collect.
 func (l *lines) start(ctx context.Context) error {
-	for !l.finished && len(l.buf) < flushFrom {
+	for !l.finished && !l.pending && len(l.buf) < flushFrom {
 		err := l.fill(ctx)
 		if err != nil {
 			if l.records == 0 || problemOf(err).gone {
@@ -80,7 +84,7 @@ func (l *lines) start(ctx context.Context) error {
 	return nil
 }
 
-// fill encodes records until the next one would need waiting, the buffer is full enough, or the end.
+// fill encodes records until the next one would need waiting or has no room, the buffer is full enough, or the end.
 func (l *lines) fill(ctx context.Context) error {
 	for {
 		if !l.st.Buffered() {
@@ -96,9 +100,9 @@ func (l *lines) fill(ctx context.Context) error {
 			l.next = l.st.NextOffset()
 			return err
 		}
-		if err := l.room(l.encoder.SizeBound(&l.record) + frameSize); err != nil {
-			l.next = l.record.Offset
-			return past(err, l.record.Offset)
+		if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > lineBuffer {
+			l.pending = true
+			return nil
 		}
 		l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
 		l.records++
@@ -106,22 +110,6 @@ func (l *lines) fill(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// room makes space for n more bytes, reserved first. A buffer beyond the usual size lasts until it is written.
-func (l *lines) room(n int) error {
-	if cap(l.buf)-len(l.buf) >= n {
-		return nil
-	}
-	size := len(l.buf) + n
-	if err := l.x.reserve(int64(size), l.reserved+l.st.DecodeHeld(), false); err != nil {
-		return err
-	}
-	bigger := append(make([]byte, 0, size), l.buf...)
-	l.x.srv.decode.Release(l.reserved - lineBuffer)
-	l.reserved = lineBuffer + int64(size)
-	l.buf = bigger
-	return nil
 }
 
 // recordSeparator stands before each text of a JSON text sequence.
@@ -174,20 +162,24 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 	}()
 	l.x.out.begin(to)
 	for {
-		if err := l.x.out.write(l.buf); err != nil {
-			return written, err
+		if err := l.flush(); err != nil {
+			return l.written, err
 		}
-		written += int64(len(l.buf))
-		l.empty()
 		if l.finished {
-			return written, l.x.out.end()
+			return l.written, l.x.out.end()
+		}
+		if l.pending {
+			if err := l.inPieces(); err != nil {
+				return l.written, err
+			}
+			continue
 		}
 		if l.broken == nil {
 			l.broken = l.fill(l.x.ctx)
 		}
 		if l.broken != nil {
 			l.breakOff()
-			return written, l.broken
+			return l.written, l.broken
 		}
 		if l.finished {
 			l.x.setProgress(l.progress)
@@ -215,10 +207,28 @@ func (l *lines) breakOff() {
 	l.x.out.abort()
 }
 
-func (l *lines) empty() {
+// flush writes what is in buf.
+func (l *lines) flush() error {
+	if err := l.x.out.write(l.buf); err != nil {
+		return err
+	}
+	l.written += int64(len(l.buf))
 	l.buf = l.base[:0]
-	l.x.srv.decode.Release(l.reserved - lineBuffer)
-	l.reserved = lineBuffer
+	return nil
+}
+
+// inPieces writes the record that had no room, but for its end.
+func (l *lines) inPieces() (err error) {
+	l.pending = false
+	l.frame("record", l.st.NextOffset(), func() {
+		l.buf, err = l.encoder.AppendInPieces(l.buf, &l.record, func(b []byte) ([]byte, error) {
+			l.buf = b
+			err := l.flush()
+			return l.buf, err
+		})
+	})
+	l.records++
+	return err
 }
 
 func (l *lines) Close() error {
@@ -236,6 +246,5 @@ func (l *lines) free() {
 	}
 	lineBuffers.Put(l.base)
 	l.base, l.buf = nil, nil
-	l.x.srv.decode.Release(l.reserved)
-	l.reserved = 0
+	l.x.srv.decode.Buffers().Release(lineBuffer)
 }

@@ -78,7 +78,7 @@ func (w *wire) declareText(ctx *fasthttp.RequestCtx, stream io.Reader, size int6
 	x := w.x
 	if (size < 0 || size >= squeezeFrom) && !x.http10 {
 		coding := negotiateCoding(ctx.Request.Header.Peek("Accept-Encoding"))
-		if coding != identity && x.srv.decode.TryAcquire(lineBuffer) {
+		if coding != identity && x.srv.decode.Buffers().TryAcquire(lineBuffer) {
 			w.squeeze.start(coding)
 			x.resp.Header.SetContentEncoding(coding.String())
 			size = -1
@@ -121,7 +121,7 @@ func (w *wire) end() error {
 func (w *wire) free() {
 	if w.squeeze.out != nil {
 		w.squeeze.free()
-		w.x.srv.decode.Release(lineBuffer)
+		w.x.srv.decode.Buffers().Release(lineBuffer)
 	}
 }
 

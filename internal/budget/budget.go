@@ -2,7 +2,9 @@
 // the bound is reached, and give the bytes back. It is FIFO, so that a large request is not starved by small ones.
 //
 // A budget may keep a reserve for small reservations, which have a queue of their own: they do not wait behind large
-// ones, and larger ones cannot take all there is. While somebody waits and nothing moves, OnPressure is called.
+// ones, and larger ones cannot take all there is. Further shares bound what is held of one kind, so that one kind of
+// holder leaves memory for the others however many there are: a reservation that waits for its own share keeps nobody of
+// another share waiting. While somebody waits and nothing moves, OnPressure is called.
 package budget
 
 import (
@@ -22,8 +24,9 @@ type Budget struct {
 	reserve int64
 
 	mu         sync.Mutex
-	large      queue
-	small      queue
+	small      Share
+	shares     [4]Share // all but small
+	arrivals   uint64
 	onPressure func()
 	pressing   bool      // a goroutine calls onPressure
 	pressed    time.Time // it was called last
@@ -31,24 +34,62 @@ type Budget struct {
 	idle       chan struct{}
 }
 
-// queue is the reservations of one kind.
-type queue struct {
+// Share is the reservations of one kind, with a queue of their own. Together they may take most bytes, or a single one
+// more when there is no other. All methods may be called concurrently.
+type Share struct {
+	b       *Budget
+	most    int64
+	beside  *Share // its reservations count as well
 	inUse   int64
 	waiters []*waiter
 }
 
 type waiter struct {
-	n     int64
-	ready chan struct{} // closed when the bytes are reserved
+	n       int64
+	arrival uint64
+	ready   chan struct{} // closed when the bytes are reserved
 }
+
+// Shares beside small reservations.
+const (
+	general = iota // what Acquire takes
+	buffers
+	streams
+	batches
+)
 
 // New makes a budget of size bytes without a reserve.
 func New(size int64) *Budget { return NewWithReserve(size, 0) }
 
 // NewWithReserve makes a budget of size bytes, of which reserve are for small reservations only.
 func NewWithReserve(size, reserve int64) *Budget {
-	return &Budget{size: size, reserve: reserve, idle: make(chan struct{}, 1)}
+	b := &Budget{size: size, reserve: reserve, idle: make(chan struct{}, 1)}
+	b.small = Share{b: b, most: size}
+	b.shares = [...]Share{
+		general: {b: b, most: b.Large()},
+		buffers: {b: b, most: size / 8 * 3},
+		streams: {b: b, most: size / 8 * 5, beside: &b.shares[buffers]},
+		batches: {b: b, most: size / 4},
+	}
+	return b
 }
+
+// General is the share of Acquire, TryAcquire and Release: all but the reserve.
+func (b *Budget) General() *Share { return &b.shares[general] }
+
+// Small is for reservations of at most Reserve bytes each, which come before all others.
+func (b *Budget) Small() *Share { return &b.small }
+
+// Buffers are what streams encode and compress into, each held as long as its answer takes: three eighths of the budget.
+func (b *Budget) Buffers() *Share { return &b.shares[buffers] }
+
+// Streams are the batches of streams, held while a client takes them: with the buffers five eighths of the budget. A
+// stream may wait for one while it holds a buffer: buffers never take all.
+func (b *Budget) Streams() *Share { return &b.shares[streams] }
+
+// Batches are those of answers that are made whole: a quarter of the budget. What such an answer is made in may be waited
+// for while a batch is held: streams and batches never take all.
+func (b *Budget) Batches() *Share { return &b.shares[batches] }
 
 // OnPressure sets what is called, at most every 100 ms, while somebody waits and nothing moves: it should make those let
 // go that hold bytes for long. It must be set before the budget is used.
@@ -67,34 +108,44 @@ func (b *Budget) Reserve() int64 { return b.reserve }
 func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.large.inUse + b.small.inUse
+	return b.small.inUse + b.largeLocked()
 }
 
-// Acquire reserves n bytes, waiting in turn until they are free or ctx ends. More than Large fails at once.
+// largeLocked is how many bytes are reserved and not small.
+func (b *Budget) largeLocked() (n int64) {
+	for i := range b.shares {
+		n += b.shares[i].inUse
+	}
+	return n
+}
+
+// Acquire reserves n bytes of no particular kind, waiting in turn until they are free or ctx ends. More than Large fails
+// at once.
 func (b *Budget) Acquire(ctx context.Context, n int64) error {
-	if n > b.Large() {
-		return fmt.Errorf("reserve %d bytes of a budget of %d", n, b.Large())
-	}
-	return b.acquire(ctx, &b.large, n)
+	return b.shares[general].Acquire(ctx, n)
 }
 
-// AcquireSmall is Acquire for at most Reserve bytes, to be given back with ReleaseSmall.
-func (b *Budget) AcquireSmall(ctx context.Context, n int64) error {
-	if n > b.reserve {
-		return fmt.Errorf("reserve %d bytes of the %d for small reservations", n, b.reserve)
-	}
-	return b.acquire(ctx, &b.small, n)
-}
+// TryAcquire reserves n bytes of no particular kind if that needs no waiting.
+func (b *Budget) TryAcquire(n int64) bool { return b.shares[general].TryAcquire(n) }
 
-func (b *Budget) acquire(ctx context.Context, q *queue, n int64) error {
+// Release gives n bytes back that Acquire or TryAcquire reserved.
+func (b *Budget) Release(n int64) { b.shares[general].Release(n) }
+
+// Acquire is Budget.Acquire for the share, to be given back to it. More than there ever is fails at once.
+func (s *Share) Acquire(ctx context.Context, n int64) error {
+	b := s.b
+	if most := s.largest(); n > most {
+		return fmt.Errorf("reserve %d bytes of a budget that gives at most %d", n, most)
+	}
 	b.mu.Lock()
-	if len(q.waiters) == 0 && b.fitsLocked(q, n) {
-		q.inUse += n
+	if b.freeLocked(s, n) {
+		s.inUse += n
 		b.mu.Unlock()
 		return nil
 	}
-	w := &waiter{n: n, ready: make(chan struct{})}
-	q.waiters = append(q.waiters, w)
+	b.arrivals++
+	w := &waiter{n: n, arrival: b.arrivals, ready: make(chan struct{})}
+	s.waiters = append(s.waiters, w)
 	if b.onPressure != nil && !b.pressing {
 		b.pressing = true
 		go b.press()
@@ -112,72 +163,115 @@ func (b *Budget) acquire(ctx context.Context, q *queue, n int64) error {
 		return nil
 	default:
 	}
-	q.waiters = slices.DeleteFunc(q.waiters, func(other *waiter) bool { return other == w })
+	s.waiters = slices.DeleteFunc(s.waiters, func(other *waiter) bool { return other == w })
 	b.serveLocked() // it may have stood before one that fits
 	return ctx.Err()
 }
 
+// largest is the largest reservation that the share can ever give.
+func (s *Share) largest() int64 {
+	if s == &s.b.small {
+		return s.b.reserve
+	}
+	return s.b.Large()
+}
+
 // TryAcquire reserves n bytes if that needs no waiting.
-func (b *Budget) TryAcquire(n int64) bool { return b.try(&b.large, n) }
-
-// TryAcquireSmall is TryAcquire for at most Reserve bytes, to be given back with ReleaseSmall.
-func (b *Budget) TryAcquireSmall(n int64) bool { return n <= b.reserve && b.try(&b.small, n) }
-
-func (b *Budget) try(q *queue, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(q.waiters) > 0 || !b.fitsLocked(q, n) {
+func (s *Share) TryAcquire(n int64) bool {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if n > s.largest() || !s.b.freeLocked(s, n) {
 		return false
 	}
-	q.inUse += n
+	s.inUse += n
 	return true
 }
 
-// fitsLocked says whether n more bytes may be reserved now. While large reservations wait, small ones have the reserve
-// and no more: what they took beside it would keep coming before them.
-func (b *Budget) fitsLocked(q *queue, n int64) bool {
-	if b.large.inUse+b.small.inUse+n > b.size {
+// freeLocked says whether n more bytes may be reserved without getting ahead of one that waits. While others wait for
+// more memory than there is, small reservations have the reserve and no more: what they took beside it would keep coming
+// before them.
+func (b *Budget) freeLocked(s *Share, n int64) bool {
+	if len(s.waiters) > 0 || !b.fitsLocked(s, n) {
 		return false
 	}
-	if q == &b.small {
-		return len(b.large.waiters) == 0 || q.inUse+n <= b.reserve
+	return b.nextLocked() == nil || s == &b.small && s.inUse+n <= b.reserve
+}
+
+// allowsLocked says whether the share, apart from the budget, has room for n more bytes.
+func (s *Share) allowsLocked(n int64) bool {
+	inUse := s.inUse
+	if s.beside != nil {
+		inUse += s.beside.inUse
 	}
-	return q.inUse+n <= b.Large()
+	return inUse+n <= s.most || s.inUse == 0
+}
+
+func (b *Budget) fitsLocked(s *Share, n int64) bool {
+	large := b.largeLocked()
+	return s.allowsLocked(n) && large+b.small.inUse+n <= b.size && (s == &b.small || large+n <= b.Large())
+}
+
+// nextLocked gives the share whose first waiter comes next, nil when nobody waits for more than a share: the one that
+// has waited the longest, small reservations left out.
+func (b *Budget) nextLocked() (next *Share) {
+	for i := range b.shares {
+		s := &b.shares[i]
+		if len(s.waiters) > 0 && s.allowsLocked(s.waiters[0].n) && (next == nil || s.waiters[0].arrival < next.waiters[0].arrival) {
+			next = s
+		}
+	}
+	return next
 }
 
 // Release gives n reserved bytes back.
-func (b *Budget) Release(n int64) { b.release(&b.large, n) }
-
-// ReleaseSmall gives back n bytes that were reserved as small.
-func (b *Budget) ReleaseSmall(n int64) { b.release(&b.small, n) }
-
-func (b *Budget) release(q *queue, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if q.inUse -= n; q.inUse < 0 {
+func (s *Share) Release(n int64) {
+	if n == 0 {
+		return
+	}
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if s.inUse -= n; s.inUse < 0 {
 		panic("budget: more was released than reserved")
 	}
-	b.serveLocked()
+	s.b.serveLocked()
 }
 
-// serveLocked gives what is free to those who wait, in order of arrival, small reservations first.
+// serveLocked gives what is free to those who wait, small reservations first, then in order of arrival.
 func (b *Budget) serveLocked() {
-	for _, q := range [...]*queue{&b.small, &b.large} {
-		for len(q.waiters) > 0 && b.fitsLocked(q, q.waiters[0].n) {
-			w := q.waiters[0]
-			q.waiters[0] = nil
-			q.waiters = q.waiters[1:]
-			q.inUse += w.n
-			b.grants++
-			close(w.ready)
+	for s := &b.small; len(s.waiters) > 0; {
+		n := s.waiters[0].n
+		if !b.fitsLocked(s, n) || b.nextLocked() != nil && s.inUse+n > b.reserve {
+			break
 		}
+		b.grantLocked(s)
 	}
-	if b.pressing && len(b.small.waiters)+len(b.large.waiters) == 0 {
+	for s := b.nextLocked(); s != nil && b.fitsLocked(s, s.waiters[0].n); s = b.nextLocked() {
+		b.grantLocked(s)
+	}
+	if b.pressing && !b.waitingLocked() {
 		select {
 		case b.idle <- struct{}{}:
 		default:
 		}
 	}
+}
+
+func (b *Budget) grantLocked(s *Share) {
+	w := s.waiters[0]
+	s.waiters[0] = nil
+	s.waiters = s.waiters[1:]
+	s.inUse += w.n
+	b.grants++
+	close(w.ready)
+}
+
+func (b *Budget) waitingLocked() bool {
+	for i := range b.shares {
+		if len(b.shares[i].waiters) > 0 {
+			return true
+		}
+	}
+	return len(b.small.waiters) > 0
 }
 
 // press calls onPressure at once, and then whenever nothing moved for an interval, as long as somebody waits.
@@ -187,7 +281,7 @@ func (b *Budget) press() {
 	var grants uint64
 	for first := true; ; first = false {
 		b.mu.Lock()
-		if len(b.small.waiters)+len(b.large.waiters) == 0 {
+		if !b.waitingLocked() {
 			b.pressing = false
 			b.mu.Unlock()
 			return

@@ -87,7 +87,7 @@ func TestWaitingEndsWithContext(t *testing.T) {
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewWithReserve(100, 20)
-		if b.TryAcquire(81) || b.TryAcquireSmall(21) || b.Acquire(t.Context(), 81) == nil || b.AcquireSmall(t.Context(), 21) == nil {
+		if b.TryAcquire(81) || b.Small().TryAcquire(21) || b.Acquire(t.Context(), 81) == nil || b.Small().Acquire(t.Context(), 21) == nil {
 			t.Fatal("more than there ever is was reserved")
 		}
 		if !b.TryAcquire(80) || b.TryAcquire(1) {
@@ -97,13 +97,13 @@ func TestReserve(t *testing.T) {
 		go func() { large <- b.Acquire(t.Context(), 80) }()
 		synctest.Wait()
 		// A small one does not wait behind it, up to the reserve.
-		if err := b.AcquireSmall(t.Context(), 15); err != nil {
+		if err := b.Small().Acquire(t.Context(), 15); err != nil {
 			t.Fatal(err)
 		}
 		small := make(chan error, 1)
-		go func() { small <- b.AcquireSmall(t.Context(), 10) }()
+		go func() { small <- b.Small().Acquire(t.Context(), 10) }()
 		synctest.Wait()
-		if len(small) > 0 || b.TryAcquireSmall(1) || b.InUse() != 95 {
+		if len(small) > 0 || b.Small().TryAcquire(1) || b.InUse() != 95 {
 			t.Fatalf("%d bytes in use", b.InUse())
 		}
 		// Small ones have what the large ones leave, but do not keep one waiting with more than the reserve.
@@ -112,16 +112,63 @@ func TestReserve(t *testing.T) {
 		if len(large) != 1 || len(small) != 0 {
 			t.Fatalf("%d bytes in use, large %d, small %d", b.InUse(), len(large), len(small))
 		}
-		b.ReleaseSmall(15)
+		b.Small().Release(15)
 		synctest.Wait()
 		if len(small) != 1 {
 			t.Fatal("the small one still waits")
 		}
 		b.Release(80)
-		if !b.TryAcquireSmall(20) || !b.TryAcquireSmall(20) || b.InUse() != 50 {
+		if !b.Small().TryAcquire(20) || !b.Small().TryAcquire(20) || b.InUse() != 50 {
 			t.Errorf("%d bytes in use", b.InUse())
 		}
-		b.ReleaseSmall(50)
+		b.Small().Release(50)
+	})
+}
+
+// TestShares: one kind of holder leaves memory for the others, and who waits for a share keeps nobody of another waiting.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewWithReserve(800, 50)
+		wait := func(s *Share, n int64) chan error {
+			done := make(chan error, 1)
+			go func() { done <- s.Acquire(t.Context(), n) }()
+			synctest.Wait()
+			return done
+		}
+		if !b.Buffers().TryAcquire(300) || b.Buffers().TryAcquire(1) || !b.Streams().TryAcquire(200) || b.Streams().TryAcquire(1) {
+			t.Fatal("buffers have three eighths, streams with them five")
+		}
+		buffer, stream := wait(b.Buffers(), 10), wait(b.Streams(), 700)
+		if len(buffer)+len(stream) > 0 || !b.Batches().TryAcquire(200) || b.Batches().TryAcquire(1) {
+			t.Fatal("batches have a quarter, whoever waits for another share")
+		}
+		if !b.TryAcquire(50) || b.TryAcquire(1) || !b.Small().TryAcquire(50) || b.InUse() != 800 {
+			t.Fatalf("%d in use", b.InUse())
+		}
+		b.Buffers().Release(10)
+		synctest.Wait()
+		if len(buffer) != 1 || len(stream) > 0 {
+			t.Fatal("the first buffer to come back goes to the one that waits for it")
+		}
+		// With none beside it, a stream's batch may be larger than the share. While it waits for the budget as a whole,
+		// what came later waits behind it.
+		b.Streams().Release(200)
+		later := wait(b.General(), 1)
+		b.Batches().Release(200)
+		b.Release(50)
+		b.Buffers().Release(240)
+		synctest.Wait()
+		if len(stream)+len(later) > 0 || b.Batches().TryAcquire(1) || b.Small().TryAcquire(1) {
+			t.Fatalf("%d in use, %d %d", b.InUse(), len(stream), len(later))
+		}
+		b.Buffers().Release(20)
+		synctest.Wait()
+		if len(stream) != 1 || len(later) != 1 {
+			t.Fatalf("%d in use, %d %d", b.InUse(), len(stream), len(later))
+		}
+		if <-stream != nil || <-later != nil || b.InUse() != 791 {
+			t.Errorf("%d in use", b.InUse())
+		}
 	})
 }
 
@@ -202,8 +249,15 @@ func TestBoundHolds(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			for range 500 {
 				most, try, acquire, release := int64(size-reserve), b.TryAcquire, b.Acquire, b.Release
-				if r.IntN(2) == 0 {
-					most, try, acquire, release = reserve, b.TryAcquireSmall, b.AcquireSmall, b.ReleaseSmall
+				switch r.IntN(5) {
+				case 0:
+					most, try, acquire, release = reserve, b.Small().TryAcquire, b.Small().Acquire, b.Small().Release
+				case 1:
+					try, acquire, release = b.Buffers().TryAcquire, b.Buffers().Acquire, b.Buffers().Release
+				case 2:
+					try, acquire, release = b.Streams().TryAcquire, b.Streams().Acquire, b.Streams().Release
+				case 3:
+					try, acquire, release = b.Batches().TryAcquire, b.Batches().Acquire, b.Batches().Release
 				}
 				n := 1 + r.Int64N(most)
 				ctx, cancel := context.WithCancel(context.Background())
