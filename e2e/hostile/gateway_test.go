@@ -31,12 +31,17 @@ import (
 // launchLimit makes this test binary a launcher: it sets the limit of open files and becomes the command in its arguments.
 const launchLimit = "COLDTAP_HOSTILE_NOFILE"
 
-// tier is what all gateways serve: objects in a folder, and a database.
-var tier struct {
+// served is what a gateway serves: objects in a folder, and a database.
+type served struct {
 	dir     string
-	objects string
 	records int64
 }
+
+// tier is what all gateways serve but those that need records of another size.
+var tier served
+
+// usual are batches of about half a mebibyte, of records as most are.
+var usual = bench.Spec{Segments: 2, SegmentBytes: 24 << 20, BatchRecords: 512, ValueBytes: 1000}
 
 func TestMain(m *testing.M) {
 	if limit := os.Getenv(launchLimit); limit != "" {
@@ -64,42 +69,46 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	tier.dir, tier.objects = dir, filepath.Join(dir, "objects")
-	if err := fill(context.Background()); err != nil {
+	if tier, err = makeTier(context.Background(), dir, usual); err != nil {
 		panic(err)
 	}
 	return m.Run()
 }
 
-func fill(ctx context.Context) error {
-	backend, err := rangeio.OpenFile(tier.objects, true)
+func makeTier(ctx context.Context, dir string, spec bench.Spec) (served, error) {
+	s := served{dir: dir}
+	backend, err := rangeio.OpenFile(s.objects(), true)
 	if err != nil {
-		return err
+		return s, err
 	}
 	defer backend.Close()
-	data, err := bench.Generate(ctx, backend, bench.Spec{Segments: 2, SegmentBytes: 24 << 20, BatchRecords: 512, ValueBytes: 1000})
+	data, err := bench.Generate(ctx, backend, spec)
 	if err != nil {
-		return err
+		return s, err
 	}
-	tier.records = data.Records
-	db, err := sqlite.OpenWriter(ctx, database())
+	s.records = data.Records
+	db, err := sqlite.OpenWriter(ctx, s.database())
 	if err != nil {
-		return err
+		return s, err
 	}
 	defer db.Close()
-	return data.Publish(ctx, db)
+	return s, data.Publish(ctx, db)
 }
 
-func database() string { return filepath.Join(tier.dir, "coldtap.db") }
+func (s *served) objects() string  { return filepath.Join(s.dir, "objects") }
+func (s *served) database() string { return filepath.Join(s.dir, "coldtap.db") }
 
-// localConfig serves the tier from its folder.
-func localConfig() string {
-	return fmt.Sprintf("store: {kind: file, file: {dir: %q}}\n", tier.objects) + commonConfig()
+// config serves it from its folder.
+func (s *served) config() string {
+	return fmt.Sprintf("store: {kind: file, file: {dir: %q}}\n", s.objects()) + s.commonConfig()
 }
 
-func commonConfig() string {
-	return fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nmetadata: {embedded: {path: %q}}\ncache: {memory: 64MiB, chunk: 1MiB}\n", database())
+func (s *served) commonConfig() string {
+	return fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nmetadata: {embedded: {path: %q}}\ncache: {memory: 64MiB, chunk: 1MiB}\n", s.database())
 }
+
+func localConfig() string  { return tier.config() }
+func commonConfig() string { return tier.commonConfig() }
 
 // records is the address of records in JSON, of about so many bytes.
 func records(offset int64, maxBytes int) string {

@@ -184,9 +184,26 @@ func TestStoresThatNeverStopTalking(t *testing.T) {
 	}
 }
 
-// A thousand clients that ask for records and read nothing must not keep others from getting theirs.
+// A thousand clients that ask for records and read nothing must not keep others from getting theirs, however large the
+// records are.
 func TestReadersThatReadNothing(t *testing.T) {
-	g := startGateway(t, localConfig())
+	t.Run("of 1,000 bytes", func(t *testing.T) { readersThatReadNothing(t, &tier) })
+	for name, spec := range map[string]bench.Spec{
+		"of 256 KiB": {Segments: 2, SegmentBytes: 24 << 20, BatchRecords: 2, ValueBytes: 256 << 10},
+		"of 1 MiB":   {Segments: 2, SegmentBytes: 24 << 20, BatchRecords: 1, ValueBytes: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			large, err := makeTier(t.Context(), t.TempDir(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			readersThatReadNothing(t, &large)
+		})
+	}
+}
+
+func readersThatReadNothing(t *testing.T, from *served) {
+	g := startGateway(t, from.config())
 	for i := range 1000 {
 		conn, err := net.Dial("tcp", g.data)
 		if err != nil {
@@ -197,7 +214,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 		if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n", records(int64(i)*tier.records/2000, 32<<20))
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n", records(int64(i)*from.records/2000, 32<<20))
 	}
 	n := 0
 	for deadline := time.Now().Add(15 * time.Second); n < 900; n = stalledOrCut(t, g) {
@@ -208,7 +225,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 	}
 	var slowest [2]time.Duration // of listings and of records
 	for i := range 10 {
-		for j, path := range []string{"/topics", records(int64(i)*tier.records/20, 1<<20<<(i%3))} {
+		for j, path := range []string{"/topics", records(int64(i)*from.records/20, 1<<20<<(i%3))} {
 			began := time.Now()
 			if status, body := get(g.data, path, 10*time.Second); status != http.StatusOK {
 				t.Errorf("%s after %s: %d %.200s", path, time.Since(began), status, body)
