@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sort"
 
 	"coldtap/segment"
 )
@@ -13,10 +14,12 @@ import (
 // and its own checksum holds. What ends there at or below the place that is asked for is stepped over, as a broker does
 // that walks headers; else the error names the offset there, so that a client can go on.
 
-// The search behind damage is bounded: batches in a row that are damaged too, and positions of the index that are tried.
+// The search behind damage is bounded: batches in a row that are damaged too, steps over the index, each twice as wide as the
+// one before (enough for an entry every 4 KiB of 2 GiB), and how often it has one chunk come from the store again.
 const (
 	maxDamaged = 64
-	maxTried   = 16
+	maxSteps   = 20
+	maxRereads = 2
 )
 
 // landing is the first batch behind damage that is proven to be one.
@@ -55,23 +58,43 @@ func (c *cursor) behind(ctx context.Context, e *Error, before int64, index segme
 		}
 		past = pos + 1
 	}
-	for range maxTried {
-		_, at, more := index.UpperBound(past)
-		if !more {
-			break
-		}
-		to, sound, skip, err := c.tryAt(ctx, at, false)
-		if err != nil {
-			return landing{}, false, err
-		}
-		if sound {
-			if ok, err = c.goesOn(ctx, &to.header, before, claimed); ok || err != nil {
-				return to, ok, err
-			}
-		}
-		past = max(at+1, skip)
+	return c.alongIndex(ctx, past, before, claimed, index)
+}
+
+// alongIndex is behind by the positions in the offset index, from past on. Damage lies in one place, so that the entries lie in it
+// up to the one where it ends: steps that double find one behind it, and halving the last step finds the first.
+func (c *cursor) alongIndex(ctx context.Context, past, before, claimed int64, index segment.OffsetIndex) (to landing, ok bool, err error) {
+	entryAt := func(pos int64) int {
+		return sort.Search(index.Len(), func(i int) bool {
+			_, at := index.Entry(i)
+			return at >= pos
+		})
 	}
-	return landing{}, false, nil
+	inside, found := entryAt(past)-1, index.Len() // the last entry that is known to lie in the damage, and the first behind it
+	for step, width := 0, 1; found-inside > 1; step++ {
+		i := inside + (found-inside)/2
+		if !ok {
+			if step == maxSteps {
+				break
+			}
+			i = min(inside+width, found-1)
+			width *= 2
+		}
+		_, at := index.Entry(i)
+		next, sound, skip, err := c.tryAt(ctx, at, false)
+		if err == nil && sound {
+			sound, err = c.goesOn(ctx, &next.header, before, claimed)
+		}
+		switch {
+		case err != nil:
+			return landing{}, false, err
+		case sound:
+			to, ok, found = next, true, i
+		default:
+			inside = min(max(i, entryAt(skip)-1), found-1)
+		}
+	}
+	return to, ok, nil
 }
 
 // alongHeaders is behind by the lengths in the headers. claimed is the last offset that the damaged batches claim.
@@ -113,8 +136,8 @@ func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *s
 }
 
 // tryAt goes to a log position and looks whether a sound batch of the segment begins there. Bytes that fail are read from
-// the store once more, unless they were read again already. Of one that is not sound the header is given nevertheless, when it can be read. skip is where bytes
-// end that cannot be had, 0 = they can.
+// the store once more, unless they were read again already or often enough. Of one that is not sound the header is given
+// nevertheless, when it can be read. skip is where bytes end that cannot be had, 0 = they can.
 func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, sound bool, skip int64, err error) {
 	c.unpin()
 	c.pos = pos
@@ -132,7 +155,7 @@ func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, 
 		if e, ok := errors.AsType[*Error](err); ok && e.past > 0 {
 			return to, false, e.past, nil
 		}
-		if err = unreadable(err); err != nil || again {
+		if err = unreadable(err); err != nil || again || c.rereadEnough() {
 			return to, false, 0, err
 		}
 		c.forget(math.MaxInt64)

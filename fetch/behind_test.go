@@ -138,6 +138,68 @@ func TestDamageCostsItsOwnBatch(t *testing.T) {
 	}
 }
 
+// Damage that spreads over many batches ends at the first entry of the index behind it, however much it is, or where the headers
+// lead to, and finding that costs no request for each batch.
+func TestDamageOfManyBatches(t *testing.T) {
+	batches := batchesOf(20_000, 1, 30, 0)
+	healthy := asBrokersDo(4096, batches...)
+	const first = 5000
+	size := len(batches[0])
+	from5000 := first * size // batches are of one size here
+	if len(healthy.log) != 20_000*size {
+		t.Fatal("batches of several sizes")
+	}
+	hole := func(n int) func(log []byte) int64 {
+		return func(log []byte) int64 {
+			clear(log[from5000+40:][:n])
+			x := stored{base: healthy.base, end: healthy.end, log: healthy.log, files: healthy.files}
+			return x.behindByIndex(int64(from5000 + 39 + n))
+		}
+	}
+	for name, damage := range map[string]func(log []byte) int64{
+		"a hole of 4 KiB":   hole(4 << 10),
+		"a hole of 64 KiB":  hole(64 << 10),
+		"a hole of 200,000": hole(200_000),
+		"a hole of 1 MiB":   hole(1 << 20),
+		"40 batches": func(log []byte) int64 {
+			for i := range 40 {
+				log[(first+i)*size+70] ^= 1
+			}
+			return first + 40
+		},
+	} {
+		x := healthy
+		x.log, x.maxTime = bytes.Clone(healthy.log), maxTimestamp(healthy.log)
+		next := damage(x.log)
+		s := newStand(t, shape{chunk: 256 << 10, memory: 16 << 20, window: -1})
+		s.topic("t", 0)
+		seg := s.add(x)
+		e := wantKind(t, name, s.records(from(first-10)), Damaged)
+		if e.NextOffset != next || next > healthy.end {
+			t.Errorf("%s: go on at %d, want %d", name, e.NextOffset, next)
+		}
+		// Each of the chunks that the damage lies in, and one behind it, comes up to three times.
+		if gets, most := s.logGets(), 3*((1<<20)/(256<<10)+2); name != "a hole of 1 MiB" && gets > 6 || gets > most {
+			t.Errorf("%s: %d requests", name, gets)
+		}
+		// A batch behind the damage that the second read brings damaged is read once more itself.
+		if name == "40 batches" {
+			s.chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+			loads := 0
+			s.logs[seg.ID].spoil = func(off int64, chunk []byte) {
+				if at := int64((first+40)*size) - off; 0 <= at && at < int64(len(chunk))-100 {
+					if loads++; loads == 2 {
+						chunk[at+70] ^= 1
+					}
+				}
+			}
+			if e := wantKind(t, name, s.records(from(first-10)), Damaged); e.NextOffset != next || loads < 3 {
+				t.Errorf("go on at %d, want %d; %d loads", e.NextOffset, next, loads)
+			}
+		}
+	}
+}
+
 // behindByIndex is the first offset of the batch at the first entry behind a position, or the offset behind the segment.
 func (x *stored) behindByIndex(at int64) int64 {
 	index, _ := segment.ParseOffsetIndex(x.files.OffsetIndex, x.base, int64(len(x.log)))

@@ -64,6 +64,7 @@ type cursor struct {
 	far      segment.UUID // segment in which the furthest position was loaded
 	farPos   int64
 	recent   []recent // chunks that the batch at pos may lie in, and the header behind it
+	rereads  []reread // chunks of seg that were in doubt
 	glanced  glance   // at the header behind the batch at pos
 
 	// Damage is believed at the second sight.
@@ -78,7 +79,7 @@ func (c *cursor) enter(seg *tier.Segment, snap *tier.Snapshot, pos, until int64)
 	c.seg, c.snap, c.pos = seg, snap, pos
 	c.proven, c.doubted, c.undecided, c.glanced.at, c.streamed, c.damaged = -1, -1, false, -1, streamed{at: -1}, math.MaxInt64
 	clear(c.recent)
-	c.recent = c.recent[:0]
+	c.recent, c.rereads = c.recent[:0], c.rereads[:0]
 	if c.seq.enter(seg, pos, until) {
 		return nil
 	}

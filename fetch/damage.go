@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"coldtap/cache"
 	"coldtap/segment"
@@ -12,6 +13,12 @@ import (
 type recent struct {
 	chunk    *cache.Chunk // not held
 	from, to int64        // log positions
+}
+
+// reread is a chunk that forget has taken out of the cache, and how often.
+type reread struct {
+	from  int64
+	times int
 }
 
 // note remembers a chunk that was just loaded, and forgets those that lie before the batch at the cursor, or before the
@@ -26,20 +33,42 @@ func (c *cursor) note(p *pin) {
 	c.recent = append(kept, recent{p.chunk, p.from, p.to})
 }
 
-// forget takes the chunks that the batch at the cursor was read from, as far as they begin below end, out of the cache. Chunks loaded since by others
-// stay: a hundred readers of one damaged chunk ask the store for it once more, not a hundred times.
+// forget takes the chunks that the batch at the cursor was read from, as far as they begin below end, out of
+// the cache. Chunks loaded since by others stay: a hundred readers of one damaged chunk ask the store for it once more, not a hundred times.
 func (c *cursor) forget(end int64) {
 	c.unpin()
 	kept := c.recent[:0]
 	for _, r := range c.recent {
 		if r.to > c.pos && r.from < end {
 			c.svc.cfg.Chunks.Drop(r.chunk)
+			c.countReread(r.from)
 		} else {
 			kept = append(kept, r)
 		}
 	}
 	c.recent = kept
 	c.glanced.at, c.streamed = -1, streamed{at: -1}
+}
+
+func (c *cursor) countReread(from int64) {
+	for i := range c.rereads {
+		if c.rereads[i].from == from {
+			c.rereads[i].times++
+			return
+		}
+	}
+	c.rereads = append(c.rereads, reread{from, 1})
+}
+
+// rereadEnough says that all chunks of the batch at the cursor have come from the store again as often as a search behind
+// damage may have them: a hole full of small batches lies in one chunk.
+func (c *cursor) rereadEnough() bool {
+	for _, r := range c.recent {
+		if r.to > c.pos && !slices.ContainsFunc(c.rereads, func(x reread) bool { return x.from == r.from && x.times >= maxRereads }) {
+			return false
+		}
+	}
+	return true
 }
 
 // fault makes an *Error of what reading the batch at the cursor ended with. Damage is in doubt while it shows in

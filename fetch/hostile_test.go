@@ -14,6 +14,7 @@ import (
 type truth struct {
 	tiered
 	records map[Isolation]map[int64]string
+	times   map[int64]int64 // of all records
 }
 
 func tell(rec *segment.Record) string {
@@ -21,14 +22,14 @@ func tell(rec *segment.Record) string {
 }
 
 func learn(t testing.TB, dir string) *truth {
-	x := &truth{tiered: closed(t, dir), records: map[Isolation]map[int64]string{}}
+	x := &truth{tiered: closed(t, dir), records: map[Isolation]map[int64]string{}, times: map[int64]int64{}}
 	s := newStand(t, shape{})
 	s.addAll(x.tiered)
 	for _, isolation := range []Isolation{ReadCommitted, ReadUncommitted} {
 		all := map[int64]string{}
 		r := from(0)
 		r.Isolation = isolation
-		if a := s.records(r, func(rec *segment.Record) { all[rec.Offset] = tell(rec) }); a.err != nil || a.end != EndTier {
+		if a := s.records(r, func(rec *segment.Record) { all[rec.Offset], x.times[rec.Offset] = tell(rec), rec.Timestamp }); a.err != nil || a.end != EndTier {
 			t.Fatal(a)
 		}
 		x.records[isolation] = all
@@ -84,6 +85,22 @@ func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
 	return segments, wrong > 1 || wrong == 1 && !victim.files.Dense
 }
 
+// limitTimes makes r a read over a range of time, mostly. Not where a time index is damaged: what it then says is believed.
+func (x *truth) limitTimes(r *Request, segments []stored, rng *rand.Rand) {
+	for i := range segments {
+		if !bytes.Equal(segments[i].files.TimeIndex, x.segments[i].files.TimeIndex) {
+			return
+		}
+	}
+	when := func() int64 { return x.times[rng.Int64N(x.end)] + rng.Int64N(3) } // of no record: a time before all
+	if rng.IntN(3) > 0 {
+		r.StartTimestamp, r.HasStartTimestamp = when(), true
+	}
+	if end := when(); rng.IntN(3) > 0 && end >= r.StartTimestamp {
+		r.EndTimestamp, r.Lateness = end, []int64{0, 1000, 100_000, 1 << 40}[rng.IntN(4)]
+	}
+}
+
 // headerByte picks a byte of some batch's header.
 func headerByte(x *truth, base int64, rng *rand.Rand) int {
 	for i := range x.segments {
@@ -116,6 +133,7 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 	if rng.IntN(3) == 0 {
 		r.EndOffset = r.Offset + rng.Int64N(300)
 	}
+	x.limitTimes(r, segments, rng)
 	for steps := 0; x.readOnce(t, s, r, forged); steps++ {
 		if steps > 1000 {
 			t.Fatalf("%+v: no end", r)
@@ -144,8 +162,13 @@ func (x *truth) readOnce(t *testing.T, s *stand, r *Request, forged bool) (again
 		}
 		defer func() { r.Offset = e.NextOffset }()
 	}
+	times := timeRangeOf(r)
 	for offset, text := range x.records[r.Isolation] {
-		wanted := offset >= r.Offset && offset < a.next && (r.EndOffset < 0 || offset < r.EndOffset)
+		inside := offset >= r.Offset && offset < a.next && (r.EndOffset < 0 || offset < r.EndOffset)
+		wanted := inside && times.holds(x.times[offset])
+		if inside && times.stopsAt(x.times[offset]) {
+			t.Fatalf("%+v: offset %d ends the range: %v", r, offset, a)
+		}
 		if other, ok := got[offset]; ok != wanted || ok && other != text {
 			t.Fatalf("%+v: offset %d: got %v %q, want %v %q; ended %v", r, offset, ok, other, wanted, text, a)
 		}
