@@ -68,6 +68,11 @@ func (e *export) begin(ctx context.Context) error {
 		if err := e.folder.verify(found, e.options.Format == Parquet); err != nil {
 			return err
 		}
+		if e.options.Format == Parquet {
+			if err := e.folder.sweepParts(found); err != nil {
+				return err
+			}
+		}
 		if !found.Complete {
 			if err := e.sameTopic(ctx, found); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/gofrs/flock"
 )
@@ -136,6 +137,35 @@ func (f *folder) verify(m *Manifest, exactly bool) error {
 			}
 			if info.Size() < file.Bytes || exactly && info.Size() != file.Bytes {
 				return changed(file.Name, info.Size(), file.Bytes)
+			}
+		}
+	}
+	return nil
+}
+
+// sweepParts removes the parts that a run finished just before it was killed, and began: the manifest does not name them. They
+// are written again, but perhaps cut at other offsets, and then under other names.
+func (f *folder) sweepParts(m *Manifest) error {
+	named, begins := map[string]bool{}, map[string]bool{}
+	for _, p := range m.Partitions {
+		begins[fileName(m.Topic, p.Partition)] = true
+		for _, file := range p.Files {
+			named[file.Name] = true
+		}
+	}
+	entries, err := fs.ReadDir(f.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		base, unfinished := strings.CutSuffix(name, partial)
+		if !unfinished {
+			base = partOf(name)
+		}
+		if begins[base] && !named[name] {
+			if err := f.root.Remove(name); err != nil {
+				return err
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +81,8 @@ func (p *Partition) done() bool { return p.Ended == endedRange }
 // complete says that the files hold the whole range.
 func (p *Partition) complete() bool { return p.done() && len(p.Holes) == 0 }
 
-// asked are the options that decide what the files hold.
+// asked are the options that decide what the files hold. Keys and headers are quoted: JSON takes no bytes that are not UTF-8,
+// and an empty key is not none.
 func (o *Options) asked() map[string]string {
 	asked := map[string]string{
 		"partitions": formatPartitions(o.Partitions), "from": o.From.String(), "to": o.To.String(),
@@ -90,13 +92,13 @@ func (o *Options) asked() map[string]string {
 		asked["encoding"] = o.Encoding
 	}
 	if o.Key != nil {
-		asked["key"] = *o.Key
+		asked["key"] = strconv.Quote(*o.Key)
 	}
 	if o.Lateness > 0 {
 		asked["lateness"] = o.Lateness.String()
 	}
 	for _, h := range o.Headers {
-		asked["header "+h.Key] += h.Value + "\n"
+		asked["header "+strconv.Quote(h.Key)] += strconv.Quote(h.Value)
 	}
 	return asked
 }
@@ -106,7 +108,7 @@ func (m *Manifest) fits(o *Options) error {
 	var differ []string
 	note := func(name, was, is string) {
 		if was != is {
-			differ = append(differ, fmt.Sprintf("%s was %q and is %q", name, printable(was), printable(is)))
+			differ = append(differ, fmt.Sprintf("%s was %s and is %s", name, shown(was), shown(is)))
 		}
 	}
 	note("topic", m.Topic, o.Topic)
@@ -128,17 +130,51 @@ func (m *Manifest) fits(o *Options) error {
 	return badOption("%s holds another export: %s; give another folder", o.Dir, strings.Join(differ, ", "))
 }
 
-// check refuses a manifest whose numbers contradict each other.
+// shown is an option's value for people.
+func shown(value string) string {
+	switch {
+	case value == "":
+		return "not given"
+	case value[0] == '"':
+		return printable(value)
+	}
+	return strconv.Quote(printable(value))
+}
+
+// check refuses a manifest that contradicts itself.
 func (m *Manifest) check() error {
 	if m.Version != manifestVersion {
 		return fmt.Errorf("%s has version %d; this coldtap knows version %d", manifestName, m.Version, manifestVersion)
 	}
+	sound := len(m.Partitions) > 0
+	last := int32(-1)
 	for _, p := range m.Partitions {
-		if p == nil || p.NextOffset < p.StartOffset || p.EndOffset == nil && p.StopTimestamp == nil || p.EndOffset != nil && p.NextOffset > *p.EndOffset {
-			return fmt.Errorf("%s contradicts itself; it was changed by hand", manifestName)
+		if sound = sound && p != nil && p.Partition > last && p.sound(); sound {
+			last = p.Partition
 		}
 	}
+	if !sound {
+		return fmt.Errorf("%s contradicts itself: it was changed by hand; start again in a new folder", manifestName)
+	}
 	return nil
+}
+
+// sound says that a partition's numbers agree: two readers of one file, or a file that is taken for more than it holds, would be
+// a gap or a duplicate.
+func (p *Partition) sound() bool {
+	switch {
+	case p.StartOffset < 0, p.NextOffset < p.StartOffset, p.EndOffset == nil && (p.StopTimestamp == nil || p.done()),
+		p.EndOffset != nil && (p.NextOffset > *p.EndOffset || p.done() && p.NextOffset != *p.EndOffset):
+		return false
+	}
+	records, at := int64(0), p.StartOffset
+	for _, f := range p.Files {
+		if f.Bytes < 0 || f.Records < 0 || f.StartOffset < at || f.NextOffset < f.StartOffset {
+			return false
+		}
+		records, at = records+f.Records, f.NextOffset
+	}
+	return records == p.Records && at <= p.NextOffset
 }
 
 // journal keeps the manifest: in the export's folder, or in memory only.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"coldtap/internal/jsonenc"
@@ -163,6 +165,23 @@ func headerKey(b []byte) []byte {
 
 func (s *partSink) writeBatch(*segment.Batch) error { panic("no raw batches in a Parquet file") }
 
+const partSuffix = ".parquet"
+
+// partName is the name of the part that starts at an offset, and partOf gives back what it begins with, or nothing.
+func partName(begins string, start int64) string {
+	return fmt.Sprintf("%s-%020d%s", begins, start, partSuffix)
+}
+
+func partOf(name string) (begins string) {
+	rest, ok := strings.CutSuffix(name, partSuffix)
+	if i := strings.LastIndexByte(rest, '-'); ok && i >= 0 {
+		if start, err := strconv.ParseInt(rest[i+1:], 10, 64); err == nil && partName(rest[:i], start) == name {
+			return rest[:i]
+		}
+	}
+	return ""
+}
+
 // scanPerPart is how many times a part's size of batches are looked at before a part is finished though filters left little
 // of them.
 const scanPerPart = 32
@@ -184,7 +203,7 @@ func (s *partSink) settle(next, scanned int64, force bool) ([]File, bool, error)
 	if err != nil {
 		return nil, false, err
 	}
-	name := fmt.Sprintf("%s-%020d.parquet", s.name, s.next)
+	name := partName(s.name, s.next)
 	if err := s.folder.root.Rename(s.name+partial, name); err != nil {
 		return nil, false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,11 +74,13 @@ func (r *reader) run(ctx context.Context) (ended, message string, err error) {
 	for r.next < r.end {
 		before := r.next
 		a, err := r.request(ctx)
-		if ctx.Err() != nil {
-			return endedInterrupted, "interrupted", nil
-		}
+		// A sink that failed may have lost what it took: nothing of it is settled, even when the run ends at the same moment,
+		// as it does for all partitions when one finds the disk full.
 		if local, ok := errors.AsType[*localError](err); ok {
 			return "", "", local.err
+		}
+		if ctx.Err() != nil {
+			return endedInterrupted, "interrupted", nil
 		}
 		if r.next > before {
 			tries = 0
@@ -237,6 +240,7 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 		return answer{}, fmt.Errorf("the gateway sent %q in place of batches", printable(got))
 	}
 	r.batches.from.Reset(resp.Body)
+	before := r.next
 	last := int64(-1) // of the batch before
 	for {
 		b, err := r.batches.next()
@@ -265,17 +269,24 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 			return answer{endedRange}, nil
 		}
 	}
-	return r.progress(resp)
+	return r.progress(resp, before)
 }
 
 // progress reads why a whole answer ended and where to go on: behind batches that the reader is not to see, too. Proxies drop
-// trailers; without them the batches that came say where to go on, and an answer without batches has headers.
-func (r *reader) progress(resp *http.Response) (answer, error) {
+// trailers; without them the batches that came say where to go on, and an answer without batches has headers. Headers say what was
+// sent, not what came: of a body whose end cannot be told from a cut they are not believed.
+func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 	field := func(name string) string {
 		if v := resp.Trailer.Get(name); v != "" {
 			return v
 		}
 		return resp.Header.Get(name)
+	}
+	if resp.ProtoMajor < 2 && resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked") {
+		if r.next == before {
+			return answer{}, errors.New("an answer of no length, and nothing in it: does a proxy that speaks HTTP/1.0 lie between?")
+		}
+		return answer{}, nil
 	}
 	if text := field("X-Kafka-Next-Offset"); text != "" {
 		next, err := strconv.ParseInt(text, 10, 64)

@@ -131,6 +131,9 @@ func (e *export) plan(ctx context.Context) (*Manifest, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	if len(m.Partitions) == 0 {
+		return nil, fmt.Errorf("topic %s has no partition in the tier", t.Name)
+	}
 	slices.SortFunc(m.Partitions, func(a, b *Partition) int { return int(a.Partition - b.Partition) })
 	return m, nil
 }

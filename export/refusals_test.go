@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/pem"
@@ -280,8 +281,9 @@ func TestAnotherExportIsRefused(t *testing.T) {
 		{`format was "ndjson" and is "raw"`, func(o *Options) { o.Format = Raw }},
 		{`encoding was "text" and is "base64"`, func(o *Options) { o.Encoding = "base64" }},
 		{`isolation was "read_committed" and is "read_uncommitted"`, func(o *Options) { o.Isolation = "read_uncommitted" }},
-		{`key was "" and is "k"`, func(o *Options) { o.Key = &key }},
-		{`header h was "" and is "1?"`, func(o *Options) { o.Headers = []Header{{"h", "1"}} }},
+		{`key was not given and is ""`, func(o *Options) { o.Key = new(string) }},
+		{`key was not given and is "k"`, func(o *Options) { o.Key = &key }},
+		{`header "h" was not given and is "1"`, func(o *Options) { o.Headers = []Header{{"h", "1"}} }},
 		{`partitions was "all" and is "0"`, func(o *Options) { o.Partitions = []int32{0} }},
 		{`topic was "plain" and is "other"`, func(o *Options) { o.Topic = "other" }},
 		{`created anew`, func(*Options) { s.id = secondID }},
@@ -307,8 +309,18 @@ func TestAnotherExportIsRefused(t *testing.T) {
 		{"version 9", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, manifestName), []byte(strings.Replace(before, `"version": 1`, `"version": 9`, 1)), 0o644)
 		}},
+		{"contradicts itself", replaced(before, `"start_offset": 0`, `"start_offset": 99`)},
+		{"contradicts itself", replaced(before, `"bytes": `, `"bytes": -`)},
+		{"contradicts itself", replaced(before, `"records": `, `"records": 1`)},
+		{"contradicts itself", replaced(before, `"ended": "undecided"`, `"ended": "range"`)},
+		{"contradicts itself", replaced(before, `"partition": 0`, `"partition": -1`)},
 		{"contradicts itself", func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, manifestName), []byte(strings.Replace(before, `"start_offset": 0`, `"start_offset": 99`, 1)), 0o644)
+			one := before[strings.Index(before, `"partitions": [`)+len(`"partitions": [`) : strings.LastIndex(before, "]")]
+			return replaced(before, one, one+","+one)(dir)
+		}},
+		{"contradicts itself", func(dir string) error {
+			one := before[strings.Index(before, `"partitions": [`)+len(`"partitions": [`) : strings.LastIndex(before, "]")]
+			return replaced(before, one, "")(dir)
 		}},
 	} {
 		copied := t.TempDir()
@@ -321,6 +333,130 @@ func TestAnotherExportIsRefused(t *testing.T) {
 		if _, err := Run(t.Context(), s.options(copied)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
+	}
+}
+
+// replaced changes a manifest by hand.
+func replaced(manifest, was, is string) func(dir string) error {
+	return func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, manifestName), []byte(strings.Replace(manifest, was, is, 1)), 0o644)
+	}
+}
+
+// TestAnOptionOfAnyBytesGoesOn: what is filtered by is compared with the manifest byte for byte.
+func TestAnOptionOfAnyBytesGoesOn(t *testing.T) {
+	s := newScripted(t)
+	key := "a\xff\n"
+	o := s.options(t.TempDir())
+	o.Key, o.Headers = &key, []Header{{"h\xfe", "\xfd"}}
+	mustRun(t, o)
+	mustRun(t, o)
+	key = "a\xfe\n"
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), `key was "a\xff\n" and is "a\xfe\n"`) {
+		t.Error(err)
+	}
+}
+
+// TestPartsThatTheManifestDoesNotNameGo: a part that was finished just before a kill may be cut elsewhere by the next run, and
+// must not stay beside it. Other people's files stay.
+func TestPartsThatTheManifestDoesNotNameGo(t *testing.T) {
+	s := newScripted(t)
+	s.records = func(w http.ResponseWriter, offset int64) bool {
+		s.serve(w, offset, max(offset, lower), endedUndecided)
+		return true
+	}
+	o := s.options(t.TempDir())
+	o.Format = Parquet
+	if m, err := Run(t.Context(), o); err != nil || len(m.Partitions[0].Files) == 0 {
+		t.Fatal(m, err)
+	}
+	left := []string{"plain-0-00000000000000000050.parquet", "plain-0.partial"}
+	theirs := []string{"plain-00000000000000000000.parquet", "plain-1-00000000000000000050.parquet", "plain-0-50.parquet", "notes.parquet", "other-0.partial"}
+	for _, name := range slices.Concat(left, theirs) {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), []byte("PAR1"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.records = nil
+	m := mustRun(t, o)
+	for _, name := range left {
+		if _, err := os.Stat(filepath.Join(o.Dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+	for _, name := range theirs {
+		if _, err := os.Stat(filepath.Join(o.Dir, name)); err != nil {
+			t.Error(err)
+		}
+		os.Remove(filepath.Join(o.Dir, name))
+	}
+	if got := lineReaders[Parquet](t, o.Dir, "plain-0", m, m.Partitions[0]); len(got) != int(s.end) {
+		t.Errorf("%d records of %d", len(got), s.end)
+	}
+}
+
+// brokenSink is a full disk that is found as the run ends.
+type brokenSink struct {
+	sink
+	end context.CancelFunc
+}
+
+var errFull = errors.New("no space left on device")
+
+func (s *brokenSink) write(*segment.Record) error { s.end(); return errFull }
+
+// TestWhatASinkLostIsNotSettled: when all partitions find the disk full, the first to say so ends the others' context; theirs
+// have lost buffered records just as well, and must not be taken for interrupted.
+func TestWhatASinkLostIsNotSettled(t *testing.T) {
+	s := newScripted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := s.options(t.TempDir())
+	if err := o.fill(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newClient(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	p := &Partition{EndOffset: &s.end}
+	r := &reader{e: &export{options: o, client: c, filter: newFilter(&o), journal: &journal{manifest: &Manifest{Partitions: []*Partition{p}}}},
+		p: p, sink: &brokenSink{end: cancel}, decoder: segment.NewDecoder(maxDecoded, nil), end: s.end, stop: -1,
+		batches: batchReader{from: bufio.NewReader(nil)}}
+	defer r.decoder.Close()
+	if ended, _, err := r.run(ctx); !errors.Is(err, errFull) {
+		t.Errorf("ended %q, %v", ended, err)
+	}
+}
+
+// TestAnAnswerOfNoLengthIsNotTrustedToBeWhole: HTTP/1.0 ends an answer by closing the connection, and so does a cut.
+func TestAnAnswerOfNoLengthIsNotTrustedToBeWhole(t *testing.T) {
+	s := newScripted(t)
+	cuts := 0
+	s.records = func(w http.ResponseWriter, offset int64) bool {
+		if cuts++; cuts > 2 {
+			return false
+		}
+		conn, out, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return true
+		}
+		defer conn.Close()
+		fmt.Fprintf(out, "HTTP/1.0 200 OK\r\nContent-Type: %s\r\nX-Kafka-Next-Offset: %d\r\nX-Kafka-End: range\r\n\r\n", mediaBatches, s.end)
+		for _, b := range s.batches {
+			if offset < lower && b.Header.LastOffset() < lower {
+				out.Write(b.Bytes)
+			}
+		}
+		out.Flush()
+		return true
+	}
+	o := s.options(t.TempDir())
+	mustRun(t, o)
+	if got := offsetsOf(t, readFile(t, o.Dir, "plain-0.ndjson")); !slices.Equal(got, numbers(0, s.end)) || cuts != 3 {
+		t.Errorf("offsets %v after %d answers", got, cuts)
 	}
 }
 
@@ -382,6 +518,9 @@ func TestHostileGateways(t *testing.T) {
 		}},
 		{"a partition twice", "twice or wrongly", func(s *scripted) {
 			s.listing = `{"name":"plain","topic_id":"` + firstID + `","partitions":[{"partition":1},{"partition":1}]}`
+		}},
+		{"no partition", "has no partition", func(s *scripted) {
+			s.listing = `{"name":"plain","topic_id":"` + firstID + `"}`
 		}},
 		{"no JSON", "not what a gateway says", func(s *scripted) { s.listing = `<html>` }},
 		{"an endless listing", "too large", func(s *scripted) { s.listing = strings.Repeat(" ", maxListing+10) }},
