@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -255,9 +256,12 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 			return answer{}, fmt.Errorf("the answer broke off behind offset %d: %w", r.next-1, err)
 		}
 		if b.Header.BaseOffset <= last && b.Header.Magic >= 2 || b.Header.LastOffset() <= last {
-			return answer{}, fmt.Errorf("the gateway's batches are out of order: offset %d behind %d", b.Header.BaseOffset, last)
+			return answer{}, outOfOrder(b.Header.BaseOffset, last)
 		}
 		last = b.Header.LastOffset()
+		if err := r.follows(&b, resp); err != nil {
+			return answer{}, err
+		}
 		if err := r.take(&b); err != nil {
 			return answer{}, err
 		}
@@ -272,23 +276,48 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 	return r.progress(resp, before)
 }
 
+// follows says why a batch may not be where it claims to be: its checksum leaves out its base offset. One that leaves a gap, as
+// compaction and aborted transactions do, is believed when what comes behind it agrees: the next batch, or the answer's end.
+func (r *reader) follows(b *segment.Batch, resp *http.Response) error {
+	h := &b.Header
+	if h.BaseOffset <= r.next || h.Magic < 2 {
+		return nil
+	}
+	start, err := r.batches.from.Peek(segment.HeaderSize)
+	if len(start) == segment.HeaderSize {
+		if next, err := segment.ParseHeader(start, maxBatch); err == nil && next.LastOffset() <= h.LastOffset() {
+			return outOfOrder(next.BaseOffset, h.LastOffset())
+		}
+		return nil
+	}
+	next, bad := strconv.ParseInt(progressField(resp, "X-Kafka-Next-Offset"), 10, 64)
+	if err == io.EOF && bad == nil && next < min(h.LastOffset()+1, r.end) {
+		return outOfOrder(next, h.LastOffset())
+	}
+	return nil
+}
+
+func outOfOrder(offset, behind int64) error {
+	return fmt.Errorf("the gateway's batches are out of order: offset %d behind %d", offset, behind)
+}
+
+// progressField reads a field of an answer's progress: a trailer, or a header where everything was known at the start. Trailers
+// are there once the body has been read.
+func progressField(resp *http.Response, name string) string {
+	return cmp.Or(resp.Trailer.Get(name), resp.Header.Get(name))
+}
+
 // progress reads why a whole answer ended and where to go on: behind batches that the reader is not to see, too. Proxies drop
 // trailers; without them the batches that came say where to go on, and an answer without batches has headers. Headers say what was
 // sent, not what came: of a body whose end cannot be told from a cut they are not believed.
 func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
-	field := func(name string) string {
-		if v := resp.Trailer.Get(name); v != "" {
-			return v
-		}
-		return resp.Header.Get(name)
-	}
 	if resp.ProtoMajor < 2 && resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked") {
 		if r.next == before {
 			return answer{}, errors.New("an answer of no length, and nothing in it: does a proxy that speaks HTTP/1.0 lie between?")
 		}
 		return answer{}, nil
 	}
-	if text := field("X-Kafka-Next-Offset"); text != "" {
+	if text := progressField(resp, "X-Kafka-Next-Offset"); text != "" {
 		next, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || next < r.next {
 			return answer{}, fmt.Errorf("the gateway says to go on at %q behind offset %d", printable(text), r.next-1)
@@ -298,7 +327,7 @@ func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 			return answer{}, &localError{err}
 		}
 	}
-	end := field("X-Kafka-End")
+	end := progressField(resp, "X-Kafka-End")
 	switch {
 	case r.next >= r.end, end == endedRange && r.end != math.MaxInt64:
 		r.next = r.end

@@ -430,6 +430,39 @@ func TestWhatASinkLostIsNotSettled(t *testing.T) {
 	}
 }
 
+// TestABatchInAnotherPlaceIsNotTaken: a checksum says nothing of a batch's base offset. Garbled on the way, it moves the batch
+// behind those that follow it, or behind where the answer says it ends.
+func TestABatchInAnotherPlaceIsNotTaken(t *testing.T) {
+	for _, at := range []string{"middle", "end"} {
+		s := newScripted(t)
+		asked := 0
+		s.records = func(w http.ResponseWriter, offset int64) bool {
+			if asked++; asked > 1 {
+				return false
+			}
+			w.Header().Set("Content-Type", mediaBatches)
+			w.Header().Set("X-Kafka-Next-Offset", fmt.Sprint(upper))
+			for i := range s.batches {
+				b := &s.batches[i]
+				raw := bytes.Clone(b.Bytes)
+				if b.Header.BaseOffset == lower && at == "middle" || b.Header.LastOffset()+1 == upper && at == "end" {
+					raw[7] += 7
+				}
+				if b.Header.LastOffset() < upper {
+					w.Write(raw)
+				}
+			}
+			return true
+		}
+		o := s.options(t.TempDir())
+		o.To = Offset(s.end)
+		mustRun(t, o)
+		if got := offsetsOf(t, readFile(t, o.Dir, "plain-0.ndjson")); !slices.Equal(got, numbers(0, s.end)) || asked != 2 {
+			t.Errorf("%s: offsets %v after %d answers", at, got, asked)
+		}
+	}
+}
+
 // TestAnAnswerOfNoLengthIsNotTrustedToBeWhole: HTTP/1.0 ends an answer by closing the connection, and so does a cut.
 func TestAnAnswerOfNoLengthIsNotTrustedToBeWhole(t *testing.T) {
 	s := newScripted(t)
