@@ -175,6 +175,14 @@ func document(ctx context.Context, store *rangeio.Client, names layout.Names, se
 	for _, o := range names.Objects(seg) {
 		row := &objectRow{Object: o.Key, Size: -1}
 		info, err := store.Stat(ctx, o.Key)
+		for _, key := range o.Also {
+			if !isKind(err, rangeio.NotFound) {
+				break
+			}
+			if info, err = store.Stat(ctx, key); err == nil {
+				row.Object = key
+			}
+		}
 		switch {
 		case err == nil:
 			row.Exists, row.Size, row.ETag = true, info.Size, info.ETag

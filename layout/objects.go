@@ -8,6 +8,7 @@ import (
 // Object is one that a segment has in the store.
 type Object struct {
 	Key      string
+	Also     []string // other keys that it may have, the likeliest first
 	Part     Part
 	Size     int64 // bytes; -1 = the metadata does not tell
 	Optional bool  // a whole segment may be without it

@@ -214,7 +214,7 @@ func (c *Client) ReadProbe(ctx context.Context, keys []string) error {
 		case err == nil, ok && !ofStore(e.Kind) && e.Kind != NotFound && e.Kind != Canceled:
 			return nil
 		case ok && e.Kind == NotFound:
-			why := fmt.Errorf("of %d objects that the metadata names none is there: is it another bucket, prefix or folder?", len(keys))
+			why := fmt.Errorf("of %d keys that objects of the metadata may have none is there: is it another bucket, prefix or folder?", len(keys))
 			if e.Err != nil {
 				why = fmt.Errorf("%w %w", why, e.Err)
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"coldtap/internal/clusterfixture"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func encryptedSet(t *testing.T) *clusterfixture.AivenSet {
@@ -82,5 +84,22 @@ func TestABucketWithTwoPrefixes(t *testing.T) {
 		if last.end != "tier" || last.next != p.HighWatermark {
 			t.Errorf("%s ends with %s at %d, want tier at %d", p.Name(), last.end, last.next, p.HighWatermark)
 		}
+	}
+}
+
+// A bucket whose segments are all under another than the first of the prefixes can be read.
+func TestTheFirstOfTwoPrefixesMayBeEmpty(t *testing.T) {
+	set := encryptedSet(t)
+	cfg := archiveConfig(t, set)
+	cfg.Layout.Aiven.KeyPrefix, cfg.Layout.Aiven.KeyPrefixes = "", []string{"to/come/", set.Prefix}
+	s, data := serverFor(t, cfg)
+	waitReady(t, "http://"+s.adminListener.Addr().String())
+	names, err := openLayout(cfg, s.store, 0, prometheus.NewRegistry()) // one that has learned nothing from reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := someLogs(s.catalog.Snapshot(), names)
+	if err := s.store.ReadProbe(t.Context(), keys); err != nil || len(keys) == 0 {
+		t.Errorf("%s: %v, asked for %q", data, err, keys)
 	}
 }

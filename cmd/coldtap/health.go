@@ -38,6 +38,7 @@ func (s *server) watchStore(names layout.Names) {
 
 // someLogs gives the keys of a few partitions' newest logs, drawn anew each time.
 func someLogs(view *tier.Snapshot, names layout.Names) (keys []string) {
+	var also []string // where they may be besides
 	var drawn []*tier.Partition
 	seen := 0
 	for p := range view.Partitions() {
@@ -60,11 +61,12 @@ func someLogs(view *tier.Snapshot, names layout.Names) (keys []string) {
 			}
 			if objects := names.Objects(&seg); len(objects) > 0 {
 				keys = append(keys, objects[0].Key)
+				also = append(also, objects[0].Also...)
 				break
 			}
 		}
 	}
-	return keys
+	return append(keys, also...)
 }
 
 // ready says why the data plane should get no requests now: what the gateway says, or a store that cannot be read.

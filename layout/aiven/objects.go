@@ -6,18 +6,21 @@ import (
 	"coldtap/tier"
 )
 
-// Objects lists the three objects of a segment where they are looked for first. The log's size is not the metadata's:
+// Objects lists the three objects of a segment where they are looked for, first place first. The log's size is not the metadata's:
 // stored chunks may be compressed or sealed.
 func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
 	if checkSegment(seg) != nil {
 		return nil
 	}
-	stem := stems(seg, "", s.layout.prefixes)[0]
-	return []layout.Object{
-		{Key: stem + SuffixLog, Part: layout.LogPart, Size: -1},
-		{Key: stem + SuffixIndexes, Part: layout.FilesPart, Size: -1},
-		{Key: stem + SuffixManifest, Part: layout.ManifestPart, Size: -1},
+	places := stems(seg, "", s.layout.prefixesOf(seg))
+	object := func(suffix string, part layout.Part) layout.Object {
+		o := layout.Object{Key: places[0] + suffix, Part: part, Size: -1}
+		for _, stem := range places[1:] {
+			o.Also = append(o.Also, stem+suffix)
+		}
+		return o
 	}
+	return []layout.Object{object(SuffixLog, layout.LogPart), object(SuffixIndexes, layout.FilesPart), object(SuffixManifest, layout.ManifestPart)}
 }
 
 // TopicPrefix is "<topic>-<id>/".
