@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,13 +32,19 @@ type PrivateKey struct {
 }
 
 // keys is the keyring as it is now. When it does not open a segment, the keys are read again: new ones are rolled out while
-// readers run.
+// readers run. Those whose keys are at hand wait neither for each other nor for that.
 type keys struct {
 	reload func() ([]PrivateKey, error) // nil: the keys stay as they are
+	ring   atomic.Pointer[keyring]
 
 	mu   sync.Mutex
-	ring keyring
 	read time.Time // when the keys were last read
+}
+
+func newKeys(ring keyring, reload func() ([]PrivateKey, error)) *keys {
+	k := &keys{reload: reload}
+	k.ring.Store(&ring)
+	return k
 }
 
 // reloadPause is the least time between readings of the keys, so that a segment whose key nobody has costs no more.
@@ -46,23 +53,39 @@ const reloadPause = time.Second
 // open is keyring.open with the newest keys. Keys that cannot be read, or not all of them, leave the ring as it is, and the
 // error says so.
 func (k *keys) open(s *sealing) (cipher.AEAD, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	aead, err := k.ring.open(s)
-	if err == nil || k.reload == nil || time.Since(k.read) < reloadPause {
+	ring := k.ring.Load()
+	aead, err := ring.open(s)
+	if err == nil || k.reload == nil {
 		return aead, err
 	}
-	k.read = time.Now()
-	list, failed := k.reload()
-	ring := keyring{}
-	if failed == nil {
-		ring, failed = newKeyring(list)
-	}
-	if failed != nil {
+	newest, failed := k.newerThan(ring)
+	switch {
+	case failed != nil:
 		return nil, fmt.Errorf("%w (the keys cannot be read again: %w)", err, failed)
+	case newest == ring:
+		return nil, err
 	}
-	k.ring = ring
-	return k.ring.open(s)
+	return newest.open(s)
+}
+
+// newerThan reads the keys again, unless somebody has since the ring was made, or just now.
+func (k *keys) newerThan(ring *keyring) (*keyring, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := k.ring.Load(); now != ring || time.Since(k.read) < reloadPause {
+		return now, nil
+	}
+	k.read = time.Now()
+	list, err := k.reload()
+	if err != nil {
+		return nil, err
+	}
+	newest, err := newKeyring(list)
+	if err != nil {
+		return nil, err
+	}
+	k.ring.Store(&newest)
+	return &newest, nil
 }
 
 // keyring unwraps data keys. Immutable.

@@ -135,7 +135,7 @@ func TestNewKeysAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, new := PrivateKey{"old", pkcs8(t, testKey())}, PrivateKey{"new", pkcs8(t, otherKey())}
 		reads, list, failed := 0, []PrivateKey{old}, error(nil)
-		k := keys{reload: func() ([]PrivateKey, error) { reads++; return list, failed }, ring: *mustRing(t, old)}
+		k := newKeys(*mustRing(t, old), func() ([]PrivateKey, error) { reads++; return list, failed })
 		first := wrapped(t, &writer{keyID: "old", key: testKey(), dataKey: random(32)})
 		later := wrapped(t, &writer{keyID: "new", key: otherKey(), dataKey: random(32)})
 		open := func(s *sealing, ok bool, wantReads int) (err error) {
@@ -163,5 +163,26 @@ func TestNewKeysAreRead(t *testing.T) {
 		time.Sleep(reloadPause)
 		open(later, true, 4)
 		open(first, true, 4)
+	})
+}
+
+// TestKnownKeysWaitForNoReading: while the keys are being read, from a folder that hangs, segments whose keys are at hand open.
+func TestKnownKeysWaitForNoReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := PrivateKey{"old", pkcs8(t, testKey())}
+		hangs := make(chan struct{})
+		k := newKeys(*mustRing(t, old), func() ([]PrivateKey, error) { <-hangs; return []PrivateKey{old}, nil })
+		known := wrapped(t, &writer{keyID: "old", key: testKey(), dataKey: random(32)})
+		unknown := wrapped(t, &writer{keyID: "new", key: otherKey(), dataKey: random(32)})
+		answered := make(chan error)
+		go func() { _, err := k.open(unknown); answered <- err }()
+		synctest.Wait()
+		if _, err := k.open(known); err != nil {
+			t.Error(err)
+		}
+		close(hangs)
+		if err := <-answered; !errors.Is(err, ErrKey) {
+			t.Error(err)
+		}
 	})
 }

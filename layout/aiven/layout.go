@@ -53,7 +53,7 @@ const (
 type Layout struct {
 	store      store
 	prefixes   []string
-	keys       keys
+	keys       *keys
 	manifests  *manifestCache
 	geometries geometries
 	space      *workspace
@@ -83,12 +83,11 @@ func newLayout(s store, o Options) (*Layout, error) {
 	if o.ManifestMemory == 0 {
 		o.ManifestMemory = defaultManifestMemory
 	}
-	l := &Layout{store: s, prefixes: o.Prefixes, space: newWorkspace(o.Memory)}
-	var err error
-	l.keys.reload = o.Reload
-	if l.keys.ring, err = newKeyring(o.Keys); err != nil {
+	ring, err := newKeyring(o.Keys)
+	if err != nil {
 		return nil, err
 	}
+	l := &Layout{store: s, prefixes: o.Prefixes, space: newWorkspace(o.Memory), keys: newKeys(ring, o.Reload)}
 	if l.opener, err = newOpener(o.Parallel); err != nil {
 		return nil, err
 	}
