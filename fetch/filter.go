@@ -247,6 +247,12 @@ func (st *Stream) trim(ctx context.Context) (verdict, error) {
 	}
 	err := st.scan(ctx)
 	c.closeDecoder() // the run is held for as long as the client takes, the records are done with
+	if err != nil && kindOf(c.fault(err)) == TooLarge {
+		// There is no looking into it, so it comes, and counts for as many records as its header says.
+		st.wanted = max(int64(h.Count), 0)
+		st.body, err = c.batch(ctx, h, toSend)
+		return passes, err
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -148,3 +148,33 @@ func TestNothingStaysDecodedForNobody(t *testing.T) {
 		st.Close()
 	}
 }
+
+// A raw answer gives a batch that the decode memory cannot take, also where its records would tell whether it is wanted, or
+// whether they end the answer: the error of the other formats says that raw gives it.
+func TestRawGivesWhatCannotBeDecoded(t *testing.T) {
+	for _, chunk := range []int64{4 << 10, 64 << 10} {
+		s := newStand(t, shape{chunk: chunk, memory: 1 << 20, decode: 256 << 10})
+		s.topic("t", 0)
+		large := batchOf{base: 1, zip: chunk > 4<<10}
+		for i := range 50 {
+			large.records = append(large.records, rec{delta: 2 * i, time: 2000 + int64(i), value: strings.Repeat("v", 8000)})
+		}
+		s.add(stored{base: 0, end: 100, log: joined(one(0, 1000, 100), large.encode(), one(100, 3000, 100))})
+		wantKind(t, "records", s.records(from(10)), TooLarge)
+		counted, inside, before := from(10), from(0), from(0)
+		counted.MaxRecords = 20
+		inside.EndTimestamp, inside.StartTimestamp, inside.HasStartTimestamp = 2010, 2005, true
+		before.EndTimestamp, before.Lateness = 1500, 1000
+		for name, r := range map[string]*Request{"so many records": counted, "up to a time in it": inside, "up to a time before it": before} {
+			a := s.raw(r)
+			given := false
+			for _, b := range a.batches {
+				h, _ := segment.ParseHeader(b, 1<<30)
+				given = given || h.BaseOffset == 1
+			}
+			if a.err != nil || !given {
+				t.Errorf("%s, chunks of %d: %v", name, chunk, a)
+			}
+		}
+	}
+}
