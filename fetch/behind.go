@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sort"
 
 	"coldtap/segment"
@@ -141,6 +142,8 @@ func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *s
 func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, sound bool, skip int64, err error) {
 	c.unpin()
 	c.pos = pos
+	// What was loaded for a place further behind is no part of this one, and not in doubt with it.
+	c.recent = slices.DeleteFunc(c.recent, func(r recent) bool { return r.from > pos })
 	to = landing{pos: pos, header: segment.Header{BaseOffset: -1}}
 	for ; ; again = true {
 		h, err := c.header(ctx)
