@@ -143,8 +143,9 @@ func (c *clients) tick() {
 
 // cutLongest ends the exchanges that have been stalled in a write the longest among those that hold some of the memory
 // that is wanted: one, then twice as many each time it is asked again within a second, since behind a stalled client
-// may wait a hundred that will stall as well. For chunks, readers that wait for more of them while they hold some are
-// told to make do first: they may be waiting for each other, and lose nothing but the rest of this answer.
+// may wait a hundred that will stall as well. Readers that wait for more while they hold some of it are told to make do
+// first: they may be waiting for each other, and lose nothing but the rest of this answer. One that promised to go on to its
+// end would break, which only readers of chunks, who would wait for ever, have to.
 func (c *clients) cutLongest(wanted memory) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +156,7 @@ func (c *clients) cutLongest(wanted memory) bool {
 			continue
 		}
 		switch p, since := x.doing(); {
-		case p == phaseAhead && wanted == chunkMemory:
+		case p == phaseAhead && (wanted == chunkMemory || !x.body.toEnd):
 			hurried = x.hurryUp() || hurried
 		case p == phaseWriting && since >= stalledFrom:
 			stalled = append(stalled, x)

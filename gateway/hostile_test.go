@@ -369,14 +369,16 @@ func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
 }
 
 func TestPressureEndsLookingAhead(t *testing.T) {
-	r := newRig(t)
-	r.runs(fakeRun{data: batch(50_000, 'a'), next: 20}, fakeRun{do: func(ctx context.Context) { <-ctx.Done() }})
-	answered := make(chan reply, 1)
-	go func() { answered <- r.get(t, recordsPath+"?offset=10", "Accept", rawType) }()
-	until(t, "somebody was hurried", r.CutLongestStalled)
-	got := <-answered
-	if got.StatusCode != 200 || got.ContentLength != 50_000 || got.err != nil || got.Header.Get("X-Kafka-Next-Offset") != "20" || got.Header.Get("X-Kafka-End") != "limit" {
-		t.Errorf("%d %d %v %v", got.StatusCode, got.ContentLength, got.err, got.Header)
+	for _, kind := range []memory{chunkMemory, decodeMemory} {
+		r := newRig(t)
+		r.runs(fakeRun{data: batch(50_000, 'a'), next: 20, decoded: kind == decodeMemory}, fakeRun{do: func(ctx context.Context) { <-ctx.Done() }})
+		answered := make(chan reply, 1)
+		go func() { answered <- r.get(t, recordsPath+"?offset=10", "Accept", rawType) }()
+		until(t, "somebody was hurried", func() bool { return r.clients.cutLongest(kind) })
+		got := <-answered
+		if got.StatusCode != 200 || got.ContentLength != 50_000 || got.err != nil || got.Header.Get("X-Kafka-Next-Offset") != "20" || got.Header.Get("X-Kafka-End") != "limit" {
+			t.Errorf("%d %d %v %v", got.StatusCode, got.ContentLength, got.err, got.Header)
+		}
 	}
 }
 
