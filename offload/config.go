@@ -23,7 +23,8 @@ type Layout interface {
 	Put(ctx context.Context, clusterID string, seg *tier.Segment, log rangeio.Content, logSHA256 string, files *segment.Files) error
 	// Delete removes them; silent about those that are missing.
 	Delete(ctx context.Context, seg *tier.Segment) error
-	// Unknown looks for a segment of a partition that the store holds whole and that known denies; nil = none.
+	// Unknown looks for a segment of a partition that the store holds whole and that known denies; nil = none. An error of
+	// rangeio.Withheld: none of those that the store gives.
 	Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/layout"
+	"coldtap/rangeio"
 	"coldtap/segment"
 
 	"golang.org/x/time/rate"
@@ -115,7 +116,8 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 }
 
 // checkStore refuses a partition with something to copy of which the store holds more than the catalog knows: the catalog is
-// new, lost, or an old copy of itself, and what is there already would be copied again under other ids.
+// new, lost, or an old copy of itself, and what is there already would be copied again under other ids. What the store withholds
+// is an error only where the catalog knows nothing of the partition.
 func (r *run) checkStore(ctx context.Context, p *partition) error {
 	if !p.planned || len(p.candidates) == 0 && len(p.holed) == 0 && p.active == nil {
 		return nil
@@ -131,6 +133,11 @@ func (r *run) checkStore(ctx context.Context, p *partition) error {
 		_, covered := recorded.Find(name.BaseOffset) // a copy of what is there under another id does no harm
 		return covered
 	})
+	if why, withheld := rangeio.Withheld(err); withheld && ok {
+		// A rebuild leaves such segments out and says so; their range lies with the records that it knows of the partition.
+		p.report.Notes = append(p.report.Notes, "the store withholds objects that the metadata does not know, which are not taken into account: "+why)
+		return nil
+	}
 	op := fmt.Sprintf("compare the store's copies of %s-%d with the metadata", p.topic, p.id.Partition)
 	switch {
 	case ctx.Err() != nil:

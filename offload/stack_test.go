@@ -14,6 +14,7 @@ import (
 
 	"coldtap/catalog/sqlite"
 	"coldtap/layout/native"
+	"coldtap/offload/rebuild"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -32,6 +33,15 @@ type stack struct {
 type faultyBackend struct {
 	rangeio.Backend
 	left atomic.Int64 // operations that still work
+
+	withheld string // a key that is in an archive storage class
+}
+
+func (b *faultyBackend) Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, rangeio.Info, error) {
+	if key == b.withheld {
+		return nil, rangeio.Info{}, &rangeio.Error{Kind: rangeio.Archived, Op: "get", Key: key}
+	}
+	return b.Backend.Open(ctx, key, off, n, etag)
 }
 
 var errBackend = &rangeio.Error{Kind: rangeio.Forbidden, Op: "put", Err: errors.New("broken")}
@@ -263,4 +273,46 @@ func TestALostDatabaseIsNotCopiedAgain(t *testing.T) {
 		t.Errorf("over objects that cannot be read: %+v", report)
 	}
 	s.close(t)
+}
+
+// TestWhatIsWithheldHoldsUpNobodyWhoKnowsThePartition: a rebuild leaves out a segment whose .meta is in an archive storage class,
+// and offloading goes on after it. A database that knows nothing of the partition is refused all the same.
+func TestWhatIsWithheldHoldsUpNobodyWhoKnowsThePartition(t *testing.T) {
+	logDir, dir := extract(t, "plain-0"), t.TempDir()
+	s := openStack(t, dir, 1<<30)
+	s.offload(t, logDir)
+	s.close(t)
+	database := filepath.Join(dir, "coldtap.db")
+	if err := os.Remove(database); err != nil {
+		t.Fatal(err)
+	}
+	s = openStack(t, dir, 1<<30)
+	defer s.close(t)
+	var newest string
+	for _, key := range s.keys(t) {
+		if strings.HasSuffix(key, ".meta") {
+			newest = max(newest, key)
+		}
+	}
+	s.backend.withheld = newest
+	once := func() (Report, error) {
+		return Once(t.Context(), Config{LogDirs: []string{logDir}, Catalog: s.db, Layout: s.layout})
+	}
+	if _, err := once(); err == nil {
+		t.Error("a new database was not refused")
+	}
+	found, err := rebuild.Scan(t.Context(), rebuild.Config{Store: rangeio.NewClient(s.backend, rangeio.Config{})})
+	if err != nil || !found.Lost() {
+		t.Fatal(found, err)
+	}
+	if err := rebuild.Record(t.Context(), s.db, found, nil); err != nil {
+		t.Fatal(err)
+	}
+	report, err := once()
+	if err != nil || report.Failed() {
+		t.Fatalf("%v %+v", err, report)
+	}
+	if n, _ := report.Copied(); n != 1 || !strings.Contains(strings.Join(of(t, report, "plain", 0).Notes, ""), "withholds") {
+		t.Errorf("%d copied, %+v", n, report)
+	}
 }

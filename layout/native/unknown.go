@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -11,7 +12,8 @@ import (
 
 // Unknown looks for a segment of a partition that the store holds whole, by its manifest and the size of its log, and that
 // known denies; nil when there is none. Copies that were never finished, and manifests that cannot be believed, do not
-// count. known is asked with id and base offset. It lists the partition's folder, and reads manifests until one counts.
+// count. known is asked with id and base offset. It lists the partition's folder, and reads manifests until one counts. When
+// none does of those that the store gives, the error is that of the first one that it withholds (rangeio.Withheld).
 func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error) {
 	s := NewScanner(l)
 	logs := make(map[layout.Name]int64) // sizes
@@ -31,6 +33,7 @@ func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID,
 			return nil, err
 		}
 	}
+	var withheld error
 	for _, o := range manifests {
 		_, name := s.Classify(o.Key)
 		size, ok := logs[name]
@@ -41,10 +44,14 @@ func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID,
 		if _, damaged := errors.AsType[*layout.Error](err); damaged || err == nil && d.LogSize != size {
 			continue
 		}
+		if _, kept := rangeio.Withheld(err); kept {
+			withheld = cmp.Or(withheld, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		return &d.Segment, nil
 	}
-	return nil, nil
+	return nil, withheld
 }
