@@ -221,14 +221,18 @@ metadata: {kind: kafka, kafka: {bootstrap: ["b:9092"], sasl: {mechanism: PLAIN, 
 
 func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
-		"https://u:p@h/x":               "https://********@h/x",
-		"Get \"http://u@h:1\": refused": "Get \"http://********@h:1\": refused",
-		"two http://a:b@c http://d@e":   "two http://********@c http://********@e",
-		"u:p:q@h:9092":                  "********@h:9092",
-		"https://h/a@b":                 "https://h/a@b",
-		`C:\data\a@b`:                   `C:\data\a@b`,
-		"mail a@b: c":                   "mail a@b: c",
-		"[::1]:9092":                    "[::1]:9092",
+		"https://u:p@h/x":                  "https://********@h/x",
+		"Get \"http://u@h:1\": refused":    "Get \"http://********@h:1\": refused",
+		"two http://a:b@c http://d@e":      "two http://********@c http://********@e",
+		"u:p:q@h:9092":                     "********@h:9092",
+		"https://h/a@b":                    "https://h/a@b",
+		`C:\data\a@b`:                      `C:\data\a@b`,
+		"mail a@b: c":                      "mail a@b: c",
+		"[::1]:9092":                       "[::1]:9092",
+		"https://a.b/?sv=1&sig=c%3D&se=2":  "https://a.b/?sv=1&sig=********&se=2",
+		"https://h/?X-Amz-Signature=c":     "https://h/?X-Amz-Signature=********",
+		"AccountName=a;AccountKey=c==;B=1": "AccountName=a;AccountKey=********;B=1",
+		"design=c signature mismatch":      "design=c signature mismatch",
 	} {
 		if got := Redact(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

@@ -17,12 +17,18 @@ const masked = "********"
 // userinfo is what stands before the host in a URL, and name:password@ before a host alone.
 var userinfo = regexp.MustCompile(`(://)[^\s/?#"]*@|[^\s/?#"'@:\\\[]+:[^\s/?#"'@\\]+@`)
 
-// Redact masks credentials that stand in front of a host, wherever they are in a text.
+// signature is what a query or a connection string grants access with: a signed URL's, Azure's SAS and keys.
+var signature = regexp.MustCompile(`(?i)\b((?:[a-z-]*signature|sig|x-(?:amz|goog)-security-token|accountkey|sharedaccesskey)=)[^&;\s"']+`)
+
+// Redact masks credentials that stand in front of a host or are part of a query, wherever they are in a text.
 func Redact(text string) string {
-	if !strings.Contains(text, "@") {
-		return text
+	if strings.Contains(text, "@") {
+		text = userinfo.ReplaceAllString(text, "${1}"+masked+"@")
 	}
-	return userinfo.ReplaceAllString(text, "${1}"+masked+"@")
+	if strings.Contains(text, "=") {
+		text = signature.ReplaceAllString(text, "${1}"+masked)
+	}
+	return text
 }
 
 // Print writes the whole configuration as YAML, defaults filled in and secrets masked.
