@@ -41,12 +41,12 @@ type client struct {
 }
 
 func newClient(o *Options) (*client, error) {
+	if strings.Contains(o.URL, "@") { // not shown: it may be malformed, and then be masked nowhere
+		return nil, badOption("a URL with a user in it: give a token instead")
+	}
 	base, err := url.Parse(strings.TrimRight(o.URL, "/"))
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
 		return nil, badOption("the gateway's URL must look like http://127.0.0.1:8080, not %q", o.URL)
-	}
-	if base.User != nil {
-		return nil, badOption("a URL with a user in it: give a token instead")
 	}
 	security := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CAFile != "" {

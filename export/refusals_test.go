@@ -663,7 +663,7 @@ func TestTokenAndURL(t *testing.T) {
 	if _, ok := seen.Load("Bearer secret"); !ok {
 		t.Error("no token was sent")
 	}
-	for _, bad := range []string{"", "ftp://x", "127.0.0.1:8080", "http://", "http://user:pw@h", "http://h?x=1", "http://h/\x00"} {
+	for _, bad := range []string{"", "ftp://x", "127.0.0.1:8080", "http://", "http://user:pw@h", "http://user:p w@h", "http://h?x=1", "http://h/\x00"} {
 		o.URL = bad
 		if _, err := Run(t.Context(), o); err == nil {
 			t.Errorf("%q is taken for a URL", bad)

@@ -115,10 +115,14 @@ func (h *health) well() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.read = true
+	h.overLocked("the object store can be read again")
+}
+
+func (h *health) overLocked(why string) {
 	if h.mu.trouble == nil {
 		return
 	}
-	h.log.Info("the object store can be read again", "after", time.Since(h.mu.trouble.Since).Round(time.Second).String())
+	h.log.Info(why, "after", time.Since(h.mu.trouble.Since).Round(time.Second).String())
 	h.mu.trouble = nil
 	clear(h.mu.logged)
 	h.readable.Set(1)
@@ -176,6 +180,7 @@ func (h *health) probed(err error, pause *time.Duration) time.Duration {
 	h.mu.asked = true
 	switch {
 	case errors.Is(err, ErrNothing):
+		h.overLocked("the object store that cannot be read is not needed any more: the metadata names no object")
 		return idleProbe
 	case err == nil:
 		*pause = firstProbe

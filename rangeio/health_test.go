@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,38 @@ func TestWatchAtTheStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Trouble is over when everything was deleted that could not be read.
+func TestTroubleWithNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.New(faultstore.NewMemory())
+		store.Inject(faultstore.Rule{Fault: faultstore.Fault{Kind: rangeio.Forbidden}})
+		c := rangeio.NewClient(store, rangeio.Config{Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		var deleted atomic.Bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Watch(ctx, func(ctx context.Context) error {
+				if deleted.Load() {
+					return c.ReadProbe(ctx, nil)
+				}
+				return c.ReadProbe(ctx, []string{"a"})
+			})
+		}()
+		defer func() { cancel(); <-done }()
+		synctest.Wait()
+		if trouble, _ := c.Trouble(); trouble == nil {
+			t.Error("no trouble")
+		}
+		deleted.Store(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if trouble, _ := c.Trouble(); trouble != nil {
+			t.Error(trouble)
+		}
+	})
 }
 
 // One object that is denied or in an archive is no trouble of the store's: others can be read.
