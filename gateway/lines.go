@@ -100,16 +100,23 @@ func (l *lines) fill(ctx context.Context) error {
 			l.next = l.st.NextOffset()
 			return err
 		}
-		if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > lineBuffer {
-			l.pending = true
+		if l.pending = !l.encode(); l.pending {
 			return nil
 		}
-		l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
-		l.records++
 		if len(l.buf) >= flushFrom || !l.st.Buffered() {
 			return nil
 		}
 	}
+}
+
+// encode puts the record into buf; false when it has no room beside what is there.
+func (l *lines) encode() bool {
+	if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > lineBuffer {
+		return false
+	}
+	l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
+	l.records++
+	return true
 }
 
 // recordSeparator stands before each text of a JSON text sequence.
@@ -169,8 +176,10 @@ func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
 			return l.written, l.x.out.end()
 		}
 		if l.pending {
-			if err := l.inPieces(); err != nil {
-				return l.written, err
+			if l.pending = false; !l.encode() {
+				if err := l.inPieces(); err != nil {
+					return l.written, err
+				}
 			}
 			continue
 		}
@@ -217,9 +226,8 @@ func (l *lines) flush() error {
 	return nil
 }
 
-// inPieces writes the record that had no room, but for its end.
+// inPieces writes the record, which has no room in an empty buffer either, but for its end.
 func (l *lines) inPieces() (err error) {
-	l.pending = false
 	l.frame("record", l.st.NextOffset(), func() {
 		l.buf, err = l.encoder.AppendInPieces(l.buf, &l.record, func(b []byte) ([]byte, error) {
 			l.buf = b

@@ -237,11 +237,11 @@ func readersThatReadNothing(t *testing.T, from *served) {
 	eventually(t, "/ready", g.admin, "/ready", 5*time.Second)
 }
 
-// stalledOrCut is how many requests are under way, or were cut.
+// stalledOrCut is how many requests are under way, were cut, or were refused for want of memory.
 func stalledOrCut(t *testing.T, g *gateway) (n int) {
 	t.Helper()
 	_, metrics := get(g.admin, "/metrics", 10*time.Second)
-	for _, m := range regexp.MustCompile(`(?m)^coldtap_gateway_(?:in_flight_requests|cut_clients_total\{reason="(?:pressure|stalled)"\}) (\d+)$`).FindAllStringSubmatch(metrics, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^coldtap_gateway_(?:in_flight_requests|cut_clients_total\{reason="(?:pressure|stalled)"\}|requests_total\{route="records",status="503"\}) (\d+)$`).FindAllStringSubmatch(metrics, -1) {
 		v, err := strconv.Atoi(m[1])
 		if err != nil {
 			t.Fatal(err)
