@@ -29,6 +29,8 @@ const (
 	maxProblem       = 64 << 10
 	maxTokenFile     = 64 << 10
 	maxCAFile        = 4 << 20
+
+	oneRead = 16 << 10 // bytes that are waited for at a time
 )
 
 // client asks one gateway. For concurrent use.
@@ -204,7 +206,8 @@ func final(err error) bool {
 
 var errStalled = errors.New("nothing came for too long")
 
-// guard is a body whose reads may each take only so long. A reader that is busy with something else costs nothing.
+// guard is a body whose reads may each take only so long. A reader that is busy with something else costs nothing. A chunked body
+// fills what it is asked to fill, as long as the chunk lasts, so that one read asks for little: on a slow line it is progress too.
 type guard struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -215,7 +218,7 @@ type guard struct {
 
 func (g *guard) Read(p []byte) (int, error) {
 	g.timer.Reset(g.patience)
-	n, err := g.body.Read(p)
+	n, err := g.body.Read(p[:min(len(p), oneRead)])
 	g.timer.Stop()
 	if err != nil && err != io.EOF && errors.Is(context.Cause(g.ctx), errStalled) {
 		err = errStalled
