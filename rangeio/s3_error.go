@@ -34,7 +34,8 @@ var s3Codes = map[string]Kind{
 	"InvalidToken":                       BadCredentials,
 	"InvalidClientTokenId":               BadCredentials,
 	"UnrecognizedClientException":        BadCredentials,
-	"AuthorizationHeaderMalformed":       NoBucket, // a 400: signed for another region than the bucket's
+	"XAdminUserNotFound":                 BadCredentials, // a 404: Versity's gateway does not know the access key
+	"AuthorizationHeaderMalformed":       NoBucket,       // a 400: signed for another region than the bucket's
 	"IllegalLocationConstraintException": NoBucket,
 
 	"BadDigest":                 BadAnswer,

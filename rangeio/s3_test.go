@@ -103,6 +103,7 @@ func TestS3ErrorKinds(t *testing.T) {
 		{403, "AccessDenied", rangeio.Forbidden, 0},
 		{403, "SignatureDoesNotMatch", rangeio.BadCredentials, rangeio.Forbidden},
 		{403, "InvalidAccessKeyId", rangeio.BadCredentials, rangeio.Forbidden},
+		{404, "XAdminUserNotFound", rangeio.BadCredentials, rangeio.NotFound},
 		{400, "ExpiredToken", rangeio.BadCredentials, rangeio.BadAnswer},
 		{403, "InvalidObjectState", rangeio.Archived, rangeio.Forbidden},
 		{400, "AuthorizationHeaderMalformed", rangeio.NoBucket, rangeio.BadAnswer},
