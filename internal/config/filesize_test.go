@@ -20,3 +20,17 @@ func TestFileSizeIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestAFileThatCannotBeReadIsTheOnlyProblem: what required keys lack is not said of a file that nobody could read.
+func TestAFileThatCannotBeReadIsTheOnlyProblem(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "coldtap.yaml")
+	if err := os.WriteFile(broken, []byte("store:\n\tkind: s3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{broken, broken + ".missing"} {
+		_, err := Source{File: path}.Load()
+		if err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -43,6 +43,9 @@ func (s Source) String() string {
 // Load reads and validates. The error joins every problem found, one a line.
 func (s Source) Load() (Config, error) {
 	c, r := s.read()
+	if r.unread {
+		return c, r.err() // what its keys lack would be said of the defaults
+	}
 	for _, p := range c.Validate() {
 		r.problems = append(r.problems, fmt.Sprintf("%s%v", s.origin(r, p.Key), p))
 	}
@@ -60,7 +63,7 @@ func (s Source) read() (Config, *reader) {
 	if s.File != "" {
 		raw, err := readFile(s.File)
 		if err != nil {
-			r.problems = append(r.problems, err.Error())
+			r.problems, r.unread = append(r.problems, err.Error()), true
 		}
 		r.file(raw, s.File+": ", &c)
 	}
@@ -108,6 +111,9 @@ func Parse(raw []byte) (Config, error) {
 	c, r := Default(), &reader{}
 	r.file(raw, "", &c)
 	c.resolve()
+	if r.unread {
+		return c, r.err()
+	}
 	for _, p := range c.Validate() {
 		r.problems = append(r.problems, p.Error())
 	}
@@ -117,6 +123,7 @@ func Parse(raw []byte) (Config, error) {
 // reader puts values into a tree and collects what is wrong with them.
 type reader struct {
 	problems  []string
+	unread    bool                    // the file is not there, or no YAML
 	prefix    func(*yaml.Node) string // of problems with a node: where it is
 	variables map[string]string       // which variable gave the value of a key
 }
@@ -139,7 +146,7 @@ func (r *reader) file(raw []byte, prefix string, c *Config) {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		r.problems = append(r.problems, prefix+err.Error())
+		r.problems, r.unread = append(r.problems, prefix+err.Error()), true
 	}
 	if doc.Kind == 0 {
 		return
