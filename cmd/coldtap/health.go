@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -27,7 +28,11 @@ func (s *server) watchStore(names layout.Names) {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		s.store.Watch(ctx, func(ctx context.Context) error {
-			return s.store.ReadProbe(ctx, someLogs(s.catalog.Snapshot(), names))
+			err := s.store.ReadProbe(ctx, someLogs(s.catalog.Snapshot(), names))
+			if e, ok := errors.AsType[*rangeio.Error](s.catalog.Trouble()); ok && errors.Is(err, rangeio.ErrNothing) {
+				return e // the archive that would name objects cannot be listed
+			}
+			return err
 		})
 	})
 	s.unwatch = func() {
@@ -72,6 +77,9 @@ func someLogs(view *tier.Snapshot, names layout.Names) (keys []string) {
 // ready says why the data plane should get no requests now: what the gateway says, or a store that cannot be read.
 func (s *server) ready() error {
 	if err := s.gateway.Ready(); err != nil {
+		if e, ok := errors.AsType[*rangeio.Error](err); ok && e.Kind.Remedy() != "" {
+			return fmt.Errorf("%w; %s", err, e.Kind.Remedy())
+		}
 		return err
 	}
 	t, asked := s.store.Trouble()

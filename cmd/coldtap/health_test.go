@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -84,6 +85,32 @@ func TestAStoreThatRefusesIsVisible(t *testing.T) {
 			if resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Retry-After") != "" || !strings.Contains(string(answer), "50201") {
 				t.Errorf("%s, Retry-After %q: %s", resp.Status, resp.Header.Get("Retry-After"), answer)
 			}
+		})
+	}
+}
+
+// An archive names no objects before it was listed: /ready and /healthy say what the listing failed with, and what to mend.
+func TestAnArchiveThatCannotBeListedIsVisible(t *testing.T) {
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, "<Error><Code>NoSuchBucket</Code><Message>no</Message></Error>")
+	}))
+	defer store.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	cfg := testConfig(t)
+	cfg.Metadata.Kind = "archive"
+	cfg.Store = config.Default().Store
+	cfg.Store.Kind = "s3"
+	cfg.Store.S3.Bucket, cfg.Store.S3.Region, cfg.Store.S3.Endpoint, cfg.Store.S3.PathStyle = "tier", "us-east-1", store.URL, true
+	_, admin := startServer(t, cfg)
+	for _, path := range []string{"/ready", "/healthy"} {
+		until(t, path+" names the remedy", func() bool {
+			resp, body := get(t, admin+path, "")
+			if path == "/ready" && resp.StatusCode == http.StatusOK {
+				t.Fatalf("ready: %s", body)
+			}
+			return strings.Contains(string(body), "NoSuchBucket") && strings.Contains(string(body), "compare store.kind's bucket")
 		})
 	}
 }
