@@ -82,12 +82,12 @@ func (d demo) run(ctx context.Context, env *environment) (err error) {
 var tour = []struct{ what, curl string }{
 	{"the topics", `curl 'http://%s/topics'`},
 	{"a range as JSON", `curl 'http://%s/topics/plain/partitions/0/records?offset=100&max_records=3'`},
-	{"the same, one record a line", `curl 'http://%s/topics/codecs/partitions/0/records?offset=700&end_offset=705&format=ndjson'`},
+	{"a range, one record a line", `curl 'http://%s/topics/codecs/partitions/0/records?offset=700&end_offset=705&format=ndjson'`},
 	{"from a point in time", `curl 'http://%s/topics/plain/partitions/0/records?timestamp=2023-11-14T22:20:00Z&max_records=2'`},
-	{"what transactions committed …", `curl 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_committed&format=ndjson' | wc -l`},
-	{"… and with what they aborted", `curl 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_uncommitted&format=ndjson' | wc -l`},
-	{"raw batches, still compressed", `curl -H 'Accept: application/vnd.kafka.recordbatch' 'http://%s/topics/codecs/partitions/0/records?offset=0' | head -c 61 | od -A d -t x1`},
-	{"bytes of a segment file", `curl -H 'Range: bytes=0-60' 'http://%s/topics/plain/partitions/0/segments/0/log' | od -A d -t x1`},
+	{"what transactions committed …", `curl -s 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_committed&format=ndjson' | wc -l`},
+	{"… and with what they aborted", `curl -s 'http://%s/topics/txn/partitions/1/records?offset=0&end_offset=120&isolation_level=read_uncommitted&format=ndjson' | wc -l`},
+	{"raw batches, still compressed", `curl -s -H 'Accept: application/vnd.kafka.recordbatch' 'http://%s/topics/codecs/partitions/0/records?offset=0&max_bytes=1' | head -c 61 | od -A d -t x1`},
+	{"bytes of a segment file", `curl -s -H 'Range: bytes=0-60' 'http://%s/topics/plain/partitions/0/segments/0/log' | od -A d -t x1`},
 }
 
 func printTour(w io.Writer, data, admin net.Addr) {
