@@ -1,7 +1,7 @@
 """Asks SQL of an export: the Parquet files have typed columns, and of ndjson DuckDB finds the types itself.
 
     pip install duckdb
-    coldtap export plain --format parquet --out plain-export
+    bin/coldtap export plain --format parquet --out plain-export
     python examples/duckdb/query.py plain-export
 """
 
