@@ -100,6 +100,7 @@ func troubleKind(err error) (kind string, passing bool) {
 
 // delivery is what came of one Fetch.
 type delivery struct {
+	broker  int32
 	digests []digest
 	at      time.Time // when the answer came
 	err     error     // of the request, or of a partition that is not asked again
@@ -123,6 +124,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	defer cancel()
 	deliveries := make(chan delivery)
 	trouble := error(nil)
+	silent := map[int32]bool{} // leaders that have delivered nothing yet: that others do ends no trouble
 	for broker, partitions := range at.byLeader() {
 		if broker < 0 {
 			trouble = fmt.Errorf("%w: %v", errNoLeader, partitions)
@@ -132,6 +134,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 		for _, p := range partitions {
 			from = append(from, wanted{p, position{offset: f.replay.positions[p], epoch: f.replay.epochs[p]}})
 		}
+		silent[broker] = true
 		fetching.Go(func() { f.fetch(ctx, at, broker, from, deliveries) })
 	}
 	var retry <-chan time.Time
@@ -154,7 +157,9 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 			f.apply(ctx, &d)
 			switch {
 			case d.err == nil && trouble == nil:
-				f.troubled(nil)
+				if delete(silent, d.broker); len(silent) == 0 {
+					f.troubled(nil)
+				}
 			case d.err != nil && errors.As(d.err, new(anew)):
 				return d.err
 			case d.err != nil && trouble == nil:
@@ -242,7 +247,7 @@ func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from 
 	wait := min(max(f.opt.Refresh/2, leastFetchWait), mostFetchWait)
 	for len(from) > 0 {
 		opened.rest() // what it took was delivered
-		d := delivery{}
+		d := delivery{broker: broker}
 		ask, cancel := context.WithTimeout(ctx, fetchTimeout)
 		portions, err := f.brokers.fetch(ask, at, broker, from, int32(wait.Milliseconds()))
 		cancel()

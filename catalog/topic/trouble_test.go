@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestTroubleIsLoggedOnce, however many attempts fail and however their errors read, and so is its end.
@@ -81,6 +82,35 @@ func TestKindsOfTrouble(t *testing.T) {
 	} {
 		if kind, passing := troubleKind(tt.err); kind != tt.kind || passing != tt.passing {
 			t.Errorf("%v: %q, passing %t", tt.err, kind, passing)
+		}
+	}
+}
+
+// TestOneLeaderThatStaysAwayIsTrouble: the others deliver all the time, and their success is not its end. They do so at once
+// here, before the one that is away has failed.
+func TestOneLeaderThatStaysAwayIsTrouble(t *testing.T) {
+	s := newStand(t, 3)
+	for p := range int32(3) {
+		if err := s.MoveTopicPartition(Name, p, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log syncBuffer
+	reg := prometheus.NewRegistry()
+	f := s.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: reg, patience: 1})
+	ready(t, f)
+	s.mu.Lock()
+	s.mute = 2
+	s.serve = func(req *kmsg.FetchRequest) kmsg.Response { req.MaxWaitMillis = 0; return nil }
+	s.mu.Unlock()
+	until(t, f, func() bool { return metric(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 6 })
+	s.mu.Lock()
+	s.mute, s.serve = -1, nil
+	s.mu.Unlock()
+	until(t, f, func() bool { return f.Status().Trouble == nil })
+	for line, want := range map[string]int{"the metadata topic cannot be followed": 1, "the metadata topic is followed again": 1} {
+		if got := strings.Count(log.String(), line); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, log.String())
 		}
 	}
 }
