@@ -63,7 +63,7 @@ type partSink struct {
 	scanned  int64 // at the part's start
 	file     *os.File
 	bytes    countedWriter
-	writer   *parquet.Writer // nil: the part has no record yet
+	writer   *parquet.GenericWriter[any] // nil: the part has no record yet
 	records  int64
 	row      parquet.Row
 	rowGroup int64 // bytes that the row group holds so far
@@ -96,7 +96,7 @@ func (s *partSink) open() (err error) {
 		return err
 	}
 	s.bytes = countedWriter{file: s.file}
-	s.writer = parquet.NewWriter(&s.bytes, parquetSchema, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("coldtap", "1", "export"))
+	s.writer = parquet.NewGenericWriter[any](&s.bytes, parquetSchema, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("coldtap", "1", "export"))
 	return nil
 }
 

@@ -118,7 +118,7 @@ func TestReserve(t *testing.T) {
 			t.Fatal("the small one still waits")
 		}
 		b.Release(80)
-		if !b.Small().TryAcquire(20) || !b.Small().TryAcquire(20) || b.InUse() != 50 {
+		if first, second := b.Small().TryAcquire(20), b.Small().TryAcquire(20); !first || !second || b.InUse() != 50 {
 			t.Errorf("%d bytes in use", b.InUse())
 		}
 		b.Small().Release(50)
