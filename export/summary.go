@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -12,12 +13,13 @@ import (
 func (m *Manifest) Summarize(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var records, bytes int64
-	incomplete := 0
+	incomplete, timed := 0, false
 	for _, p := range m.Partitions {
 		size := int64(0)
 		for _, f := range p.Files {
 			size += f.Bytes
 		}
+		timed = timed || p.StopTimestamp != nil
 		records += p.Records
 		bytes += size
 		state := "complete"
@@ -32,15 +34,26 @@ func (m *Manifest) Summarize(w io.Writer) {
 		fmt.Fprintf(table, "%s-%d\t%s\t%d records\t%s\n", m.Topic, p.Partition, offsets, p.Records, state)
 	}
 	table.Flush()
-	what := fmt.Sprintf("%d records of %d partitions", records, len(m.Partitions))
+	what := fmt.Sprintf("%s of %s", counted(records, "record"), counted(int64(len(m.Partitions)), "partition"))
 	if bytes > 0 {
 		what += fmt.Sprintf(", %d bytes", bytes)
+	}
+	if timed {
+		// Timestamps need not be in order: what lies behind the record that ended the reading was not looked at.
+		what += ", as far as --lateness " + cmp.Or(m.Asked["lateness"], "0s") + " reaches"
 	}
 	if incomplete == 0 {
 		fmt.Fprintf(w, "complete: %s\n", what)
 		return
 	}
-	fmt.Fprintf(w, "incomplete: %s; %d of the partitions lack something\n", what, incomplete)
+	fmt.Fprintf(w, "incomplete: %s; something is missing of %s\n", what, counted(int64(incomplete), "partition"))
+}
+
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // missing says what keeps a partition from being complete.

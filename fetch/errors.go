@@ -102,11 +102,23 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// mendable is an error of a store that may say what somebody has to do before it can go away; "" = it may by itself.
+type mendable interface {
+	error
+	Remedy() string
+}
+
 // retryAfter is what refusals suggest: a flight takes well under a second when the store is healthy.
 const retryAfter = time.Second
 
+// failure makes an *Error. Metadata that is not ready because of something that waiting does not mend, by its cause's own word,
+// is Refused.
 func failure(kind Kind, cause error, format string, args ...any) *Error {
 	e := &Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Position: -1, NextOffset: -1, Err: cause}
+	if m, ok := errors.AsType[mendable](cause); ok && kind == NotReady && m.Remedy() != "" {
+		kind = Refused
+		e.Kind, e.Detail = Refused, e.Detail+"; "+m.Remedy()
+	}
 	switch kind {
 	case Busy, NotReady, Unreachable:
 		e.RetryAfter = retryAfter

@@ -91,7 +91,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady.
+// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady, or Refused when somebody has to mend
+// something first.
 func (s *Service) Ready() error {
 	err := s.cfg.Source.Ready()
 	if err == nil {

@@ -87,6 +87,9 @@ func (e *Error) Error() string {
 // Unwrap gives the cause; for Canceled it is the context's error.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Remedy says what somebody has to mend before the operation can succeed, see Kind.Remedy.
+func (e *Error) Remedy() string { return e.Kind.Remedy() }
+
 // Retriable says whether the same operation may succeed later without anybody doing something about it: Throttled and Unavailable always, BadAnswer
 // once (Client uses that up, so a BadAnswer from it is final).
 func (e *Error) Retriable() bool {

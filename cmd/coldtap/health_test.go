@@ -103,7 +103,7 @@ func TestAnArchiveThatCannotBeListedIsVisible(t *testing.T) {
 	cfg.Store = config.Default().Store
 	cfg.Store.Kind = "s3"
 	cfg.Store.S3.Bucket, cfg.Store.S3.Region, cfg.Store.S3.Endpoint, cfg.Store.S3.PathStyle = "tier", "us-east-1", store.URL, true
-	_, admin := startServer(t, cfg)
+	data, admin := startServer(t, cfg)
 	for _, path := range []string{"/ready", "/healthy"} {
 		until(t, path+" names the remedy", func() bool {
 			resp, body := get(t, admin+path, "")
@@ -112,6 +112,11 @@ func TestAnArchiveThatCannotBeListedIsVisible(t *testing.T) {
 			}
 			return strings.Contains(string(body), "NoSuchBucket") && strings.Contains(string(body), "compare store.kind's bucket")
 		})
+	}
+	// Coming back later does not mend it.
+	resp, body := get(t, data+"/topics/plain/partitions/0/records?offset=0", "")
+	if resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Retry-After") != "" || !strings.Contains(string(body), "compare store.kind's bucket") {
+		t.Errorf("a read: %d %v %s", resp.StatusCode, resp.Header, body)
 	}
 }
 
