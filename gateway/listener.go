@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"coldtap/internal/episode"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -39,12 +41,11 @@ type patientListener struct {
 	closeOnce sync.Once
 	closed    chan struct{}
 
-	mu     sync.Mutex
-	logged map[syscall.Errno]time.Time
+	logged episode.Seldom[syscall.Errno]
 }
 
 func newPatientListener(ln net.Listener, log *slog.Logger, failed prometheus.Counter) *patientListener {
-	return &patientListener{Listener: ln, log: log, failed: failed, closed: make(chan struct{}), logged: make(map[syscall.Errno]time.Time)}
+	return &patientListener{Listener: ln, log: log, failed: failed, closed: make(chan struct{}), logged: episode.Seldom[syscall.Errno]{Every: acceptLogEvery}}
 }
 
 func (l *patientListener) Accept() (net.Conn, error) {
@@ -55,7 +56,9 @@ func (l *patientListener) Accept() (net.Conn, error) {
 			return conn, err
 		}
 		l.failed.Inc()
-		l.note(kind, err)
+		if l.logged.Due(kind, time.Now()) {
+			l.log.Warn("a connection could not be accepted; it is tried again", "error", err)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -70,16 +73,6 @@ func (l *patientListener) Accept() (net.Conn, error) {
 func (l *patientListener) Close() error {
 	l.closeOnce.Do(func() { close(l.closed) })
 	return l.Listener.Close()
-}
-
-func (l *patientListener) note(kind syscall.Errno, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last, known := l.logged[kind]; known && time.Since(last) < acceptLogEvery {
-		return
-	}
-	l.logged[kind] = time.Now()
-	l.log.Warn("a connection could not be accepted; it is tried again", "error", err)
 }
 
 func acceptErrorPasses(err error) (kind syscall.Errno, passes bool) {

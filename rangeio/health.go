@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/internal/episode"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -51,6 +53,7 @@ type health struct {
 	log      *slog.Logger
 	readable prometheus.Gauge
 	suspect  chan struct{} // holds a token when a probe is due
+	logged   episode.Seldom[Kind]
 
 	mu struct {
 		sync.Mutex
@@ -58,13 +61,11 @@ type health struct {
 		asked   bool // a probe has ended
 		read    bool // it could be read once
 		trouble *Trouble
-		logged  map[Kind]time.Time
 	}
 }
 
 func newHealth(log *slog.Logger, readable prometheus.Gauge) *health {
-	h := &health{log: log, readable: readable, suspect: make(chan struct{}, 1)}
-	h.mu.logged = make(map[Kind]time.Time)
+	h := &health{log: log, readable: readable, suspect: make(chan struct{}, 1), logged: episode.Seldom[Kind]{Every: logPause}}
 	h.readable.Set(1)
 	return h
 }
@@ -94,8 +95,7 @@ func (h *health) observe(op string, err *Error) {
 	if !h.mu.watched {
 		return
 	}
-	if now := time.Now(); now.Sub(h.mu.logged[err.Kind]) >= logPause {
-		h.mu.logged[err.Kind] = now
+	if h.logged.Due(err.Kind, time.Now()) {
 		attrs := []any{"op", err.Op, "key", err.Key, "error", err}
 		if r := err.Kind.Remedy(); r != "" {
 			attrs = append(attrs, "remedy", r)
@@ -124,7 +124,7 @@ func (h *health) overLocked(why string) {
 	}
 	h.log.Info(why, "after", time.Since(h.mu.trouble.Since).Round(time.Second).String())
 	h.mu.trouble = nil
-	clear(h.mu.logged)
+	h.logged.Forget()
 	h.readable.Set(1)
 }
 

@@ -3,8 +3,9 @@ package assembly
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
+
+	"coldtap/internal/episode"
 )
 
 const (
@@ -19,16 +20,11 @@ const (
 // readers of one damaged batch, or a thousand damaged batches of one segment, are one line. Lines without a segment pass.
 type once struct {
 	slog.Handler
-	said *said
-}
-
-type said struct {
-	mu sync.Mutex
-	at map[string]time.Time
+	said *episode.Seldom[string]
 }
 
 func onceASegment(h slog.Handler) slog.Handler {
-	return &once{h, &said{at: make(map[string]time.Time)}}
+	return &once{h, &episode.Seldom[string]{Every: saidFor, Most: saidMost}}
 }
 
 func (o *once) Handle(ctx context.Context, r slog.Record) error {
@@ -39,7 +35,7 @@ func (o *once) Handle(ctx context.Context, r slog.Record) error {
 		}
 		return key == ""
 	})
-	if key != "" && r.Level >= slog.LevelWarn && !o.said.first(key, r.Time) {
+	if key != "" && r.Level >= slog.LevelWarn && !o.said.Due(key, r.Time) {
 		return nil
 	}
 	return o.Handler.Handle(ctx, r)
@@ -49,17 +45,3 @@ func (o *once) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &once{o.Handler.WithAttrs(attrs), o.said}
 }
 func (o *once) WithGroup(name string) slog.Handler { return &once{o.Handler.WithGroup(name), o.said} }
-
-// first says that a line is due, and counts it as said.
-func (s *said) first(key string, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at, ok := s.at[key]; ok && now.Sub(at) < saidFor {
-		return false
-	}
-	if len(s.at) >= saidMost {
-		clear(s.at)
-	}
-	s.at[key] = now
-	return true
-}
