@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -77,9 +76,6 @@ func someLogs(view *tier.Snapshot, names layout.Names) (keys []string) {
 // ready says why the data plane should get no requests now: what the gateway says, or a store that cannot be read.
 func (s *server) ready() error {
 	if err := s.gateway.Ready(); err != nil {
-		if e, ok := errors.AsType[*rangeio.Error](err); ok && e.Kind.Remedy() != "" {
-			return fmt.Errorf("%w; %s", err, e.Kind.Remedy())
-		}
 		return err
 	}
 	t, asked := s.store.Trouble()
