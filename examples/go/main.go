@@ -1,4 +1,4 @@
-// This program reads a range of a partition as raw record batches, still compressed, and decodes them with franz-go as a
+// Command go reads a range of a partition as raw record batches, still compressed, and decodes them with franz-go as a
 // consumer would: the cheapest way to read for gateway and network, and each batch's CRC is checked here.
 //
 //	go run ./examples/go http://127.0.0.1:8080 codecs 0 700 800
