@@ -85,10 +85,13 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// needs skips a test where a tool is not installed.
+// needs skips a test where a tool is not installed. It asks from an empty folder: beside the folder duckdb, Python takes that
+// for the module.
 func needs(t *testing.T, check ...string) {
 	t.Helper()
-	if out, err := exec.Command(check[0], check[1:]...).CombinedOutput(); err != nil {
+	cmd := exec.Command(check[0], check[1:]...)
+	cmd.Dir = t.TempDir()
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Skipf("%q: %v %s", check, err, out)
 	}
 }
