@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/rangeio"
 )
 
@@ -130,7 +130,7 @@ func (s *gatewaySetup) fill(ctx context.Context, spec Spec, cache string) error 
 	if s.data, err = Generate(ctx, backend, spec); err != nil {
 		return err
 	}
-	db, err := sqlite.OpenWriter(ctx, database)
+	db, err := embedded.OpenWriter(ctx, database)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
 	"coldtap/rangeio"
 )
 
@@ -18,7 +18,7 @@ type countingStore struct {
 }
 
 func newCountingStore() *countingStore {
-	return &countingStore{Backend: faultstore.NewMemory()}
+	return &countingStore{Backend: simstore.NewMemory()}
 }
 
 // Open counts the request and, as they are read, its bytes.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/gateway"
 	"coldtap/internal/assembly"
 	"coldtap/internal/sample"
@@ -55,7 +55,7 @@ var tiered = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	defer backend.Close()
-	db, err := sqlite.OpenWriter(context.Background(), filepath.Join(dir, "coldtap.db"))
+	db, err := embedded.OpenWriter(context.Background(), filepath.Join(dir, "coldtap.db"))
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func startGateway(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	catalog, err := sqlite.OpenReader(t.Context(), filepath.Join(dir, "coldtap.db"), sqlite.ReaderOptions{})
+	catalog, err := embedded.OpenReader(t.Context(), filepath.Join(dir, "coldtap.db"), embedded.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
+	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
 	"coldtap/tier"
 )

@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"coldtap/catalog/topic"
-	"coldtap/internal/clusterfixture"
+	"coldtap/catalog/kafka"
+	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -18,11 +18,11 @@ func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) 
 	tb.Helper()
 	s, f := newStand(tb, sh), clusterfixture.Load(tb)
 	for _, m := range f.Metadata {
-		r, err := topic.Decode(m.Value)
+		r, err := kafka.Decode(m.Value)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.apply(topic.Changes(nil, r)...)
+		s.apply(kafka.Changes(nil, r)...)
 	}
 	for _, p := range f.Partitions() {
 		id := tier.PartitionID{Topic: p.Topic.ID, Partition: p.Number}

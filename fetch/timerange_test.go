@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"coldtap/internal/sample"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 	"coldtap/segment"
 )
 

@@ -25,7 +25,7 @@ import (
 	"coldtap/internal/budget"
 	"coldtap/internal/invariants"
 	"coldtap/internal/sample"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 	"coldtap/readahead"
 	"coldtap/segment"
 	"coldtap/tier"

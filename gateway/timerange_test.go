@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 	"coldtap/segment"
 )
 

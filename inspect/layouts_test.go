@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/catalog/topic"
-	"coldtap/internal/clusterfixture"
+	"coldtap/catalog/kafka"
+	"coldtap/internal/testing/clusterfixture"
 	"coldtap/layout/aiven"
 	"coldtap/layout/local"
 	"coldtap/rangeio"
@@ -33,11 +33,11 @@ func thaw(t *testing.T, f *clusterfixture.Fixture) (metadata frozen, store *rang
 	t.Cleanup(func() { backend.Close() })
 	metadata = frozen{tier.New()}
 	for _, r := range f.Metadata {
-		record, err := topic.Decode(r.Value)
+		record, err := kafka.Decode(r.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		metadata.Apply(topic.Changes(nil, record)...)
+		metadata.Apply(kafka.Changes(nil, record)...)
 	}
 	return metadata, rangeio.NewClient(backend, rangeio.Config{}), dir
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/internal/sample"
 	"coldtap/layout/native"
 	"coldtap/offload"
@@ -42,8 +42,8 @@ type stand struct {
 	backend rangeio.Backend
 	store   *rangeio.Client
 	layout  *native.Layout
-	db      *sqlite.DB
-	reader  *sqlite.Reader
+	db      *embedded.DB
+	reader  *embedded.Reader
 }
 
 func newStand(t *testing.T) *stand { return newStandOf(t, "plain") }
@@ -63,7 +63,7 @@ func newStandOf(t *testing.T, topic string) *stand {
 	s.store = rangeio.NewClient(s.backend, rangeio.Config{Attempts: 1})
 	s.layout = native.New(s.store, "")
 	path := filepath.Join(t.TempDir(), "coldtap.db")
-	if s.db, err = sqlite.OpenWriter(t.Context(), path); err != nil {
+	if s.db, err = embedded.OpenWriter(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.db.Close() })
@@ -71,7 +71,7 @@ func newStandOf(t *testing.T, topic string) *stand {
 	if err != nil || report.Failed() {
 		t.Fatalf("offload: %v", err)
 	}
-	if s.reader, err = sqlite.OpenReader(t.Context(), path, sqlite.ReaderOptions{}); err != nil {
+	if s.reader, err = embedded.OpenReader(t.Context(), path, embedded.ReaderOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.reader.Close() })

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"coldtap/catalog/topic"
+	"coldtap/catalog/kafka"
 	"coldtap/layout/native"
 	"coldtap/tier"
 )
@@ -57,7 +57,7 @@ func (r *eventRow) cells() []string {
 // MetadataTopic gives what shows the records that topic.Walk finds: all, or those of what is TOPIC or TOPIC:PARTITION,
 // TOPIC a name or an id, and with them those that cannot be read, of which nobody can say whose they are.
 // found tells whether there was any of them.
-func MetadataTopic(o *Output, what string) (show func(topic.Entry) error, found func() error, err error) {
+func MetadataTopic(o *Output, what string) (show func(kafka.Entry) error, found func() error, err error) {
 	name, text, one := strings.Cut(what, ":")
 	partition := int64(-1)
 	if one {
@@ -67,7 +67,7 @@ func MetadataTopic(o *Output, what string) (show func(topic.Entry) error, found 
 		}
 	}
 	matched := 0
-	show = func(e topic.Entry) error {
+	show = func(e kafka.Entry) error {
 		r := newEventRow(&e)
 		if e.Err == nil && what != "" && (r.Topic != name && r.TopicID != name || one && int64(r.Partition) != partition) {
 			return nil
@@ -86,7 +86,7 @@ func MetadataTopic(o *Output, what string) (show func(topic.Entry) error, found 
 	return show, found, nil
 }
 
-func newEventRow(e *topic.Entry) *eventRow {
+func newEventRow(e *kafka.Entry) *eventRow {
 	r := &eventRow{
 		MetadataPartition: e.Partition, Offset: e.Offset, Timestamp: e.Timestamp, Bytes: e.Size,
 		Partition: -1, BrokerID: -1, EventTime: -1, BaseOffset: -1, EndOffset: -1, Size: -1, MaxTimestamp: -1,
@@ -100,18 +100,18 @@ func newEventRow(e *topic.Entry) *eventRow {
 		r.LeaderEpochs, r.TxnIndexEmpty, r.Custom = s.Epochs, s.TxnIndexEmpty, s.Custom
 	}
 	switch rec := e.Record.(type) {
-	case *topic.Segment:
+	case *kafka.Segment:
 		r.Kind = "segment"
 		of(rec.Topic, rec.Partition)
 		whole(&rec.Segment)
-	case *topic.Snapshot:
+	case *kafka.Snapshot:
 		r.Kind = "snapshot"
 		whole(&rec.Segment)
-	case *topic.Update:
+	case *kafka.Update:
 		r.Kind, r.SegmentID, r.State = "update", rec.ID.String(), rec.State.String()
 		r.BrokerID, r.EventTime, r.Custom = rec.BrokerID, rec.At, rec.Custom
 		of(rec.Topic, rec.Partition)
-	case *topic.PartitionDelete:
+	case *kafka.PartitionDelete:
 		r.Kind, r.State, r.BrokerID, r.EventTime = "partition_delete", rec.State.String(), rec.BrokerID, rec.EventTime
 		of(rec.Topic, rec.Partition)
 	default:

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout/aiven"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -56,7 +57,7 @@ func TestVerifyOfAHealthyBucket(t *testing.T) {
 		empty, moved := of(1, 0, 0, ""), of(2, 10, 100, elsewhere)
 		m := frozen{tier.New()}
 		m.Apply(tier.TopicSeen{ID: topicID, Name: "orders"}, tier.SegmentLoaded{Segment: *empty}, tier.SegmentLoaded{Segment: *moved})
-		mem := faultstore.NewMemory()
+		mem := simstore.NewMemory()
 		put := func(stem string, endings ...string) {
 			for _, ending := range endings {
 				mem.Set(stem+ending, []byte("x"))

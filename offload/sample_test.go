@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"coldtap/internal/sample"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 	"coldtap/segment"
 	"coldtap/tier"
 )

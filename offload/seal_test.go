@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 	"coldtap/segment"
 	"coldtap/tier"
 )

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/layout/native"
 	"coldtap/offload/rebuild"
 	"coldtap/rangeio"
@@ -24,7 +24,7 @@ import (
 
 // stack is the offloader on a real catalog, layout and store.
 type stack struct {
-	db      *sqlite.DB
+	db      *embedded.DB
 	backend *faultyBackend
 	layout  *native.Layout
 }
@@ -69,7 +69,7 @@ func openStack(t *testing.T, dir string, works int64) *stack {
 	s := &stack{backend: &faultyBackend{Backend: backend}}
 	s.backend.left.Store(works)
 	s.layout = native.New(rangeio.NewClient(s.backend, rangeio.Config{}), "")
-	if s.db, err = sqlite.OpenWriter(t.Context(), filepath.Join(dir, "coldtap.db")); err != nil {
+	if s.db, err = embedded.OpenWriter(t.Context(), filepath.Join(dir, "coldtap.db")); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"coldtap/internal/fakes3"
+	"coldtap/internal/testing/fakes3"
 	"coldtap/rangeio"
 	"coldtap/rangeio/rangeiotest"
 )

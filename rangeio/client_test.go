@@ -12,10 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"coldtap/bench/simstore"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/rangeio"
 	"coldtap/rangeio/rangeiotest"
 )
@@ -23,7 +25,7 @@ import (
 // faulty gives a client of an object "o" of 10,000 bytes behind faults.
 func faulty(cfg rangeio.Config) (*rangeio.Client, *faultstore.Store, []byte) {
 	content := rangeiotest.Bytes(1, 10_000)
-	mem := faultstore.NewMemory()
+	mem := simstore.NewMemory()
 	mem.Set("o", content)
 	s := faultstore.New(mem)
 	return rangeio.NewClient(s, cfg), s, content
@@ -333,7 +335,7 @@ func (b brokenList) List(ctx context.Context, prefix string, fn func(rangeio.Obj
 
 func TestListGivesEachObjectOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := faultstore.NewMemory()
+		mem := simstore.NewMemory()
 		for _, key := range []string{"a", "b", "c", "d"} {
 			mem.Set(key, nil)
 		}

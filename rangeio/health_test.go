@@ -10,13 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/rangeio"
 )
 
 // watched is a store whose objects are a, b and c, under watch.
 func watched(t *testing.T, log *bytes.Buffer, rules ...faultstore.Rule) (*rangeio.Client, *faultstore.Store) {
-	mem := faultstore.NewMemory()
+	mem := simstore.NewMemory()
 	for _, key := range []string{"a", "b", "c"} {
 		mem.Set(key, []byte(key))
 	}
@@ -101,7 +102,7 @@ func TestWatchAtTheStart(t *testing.T) {
 // Trouble is over when everything was deleted that could not be read.
 func TestTroubleWithNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := faultstore.New(faultstore.NewMemory())
+		store := faultstore.New(simstore.NewMemory())
 		store.Inject(faultstore.Rule{Fault: faultstore.Fault{Kind: rangeio.Forbidden}})
 		c := rangeio.NewClient(store, rangeio.Config{Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,7 +5,7 @@ import (
 	"context"
 	"testing"
 
-	"coldtap/internal/fakes3"
+	"coldtap/internal/testing/fakes3"
 	"coldtap/rangeio"
 	"coldtap/rangeio/rangeiotest"
 )

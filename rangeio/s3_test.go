@@ -15,7 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"coldtap/internal/fakes3"
+	"coldtap/internal/testing/fakes3"
 	"coldtap/rangeio"
 	"coldtap/rangeio/rangeiotest"
 )

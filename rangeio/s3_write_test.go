@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/fakes3"
+	"coldtap/internal/testing/fakes3"
 	"coldtap/rangeio"
 	"coldtap/rangeio/rangeiotest"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"coldtap/internal/sample"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"

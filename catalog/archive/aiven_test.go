@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"coldtap/catalog/topic"
+	"coldtap/catalog/kafka"
 	"coldtap/fetch"
 	"coldtap/internal/assembly"
-	"coldtap/internal/clusterfixture"
-	"coldtap/internal/faultstore"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/faultstore"
+	"coldtap/internal/testing/testkit"
 	"coldtap/layout"
 	"coldtap/layout/aiven"
 	"coldtap/rangeio"
@@ -60,11 +60,11 @@ func told(t *testing.T, set *clusterfixture.AivenSet) *tier.Snapshot {
 	t.Helper()
 	m := tier.New()
 	for _, r := range set.Metadata {
-		decoded, err := topic.Decode(r.Value)
+		decoded, err := kafka.Decode(r.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Apply(topic.Changes(nil, decoded)...)
+		m.Apply(kafka.Changes(nil, decoded)...)
 	}
 	return m.Snapshot()
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout/aiven"
 	"coldtap/rangeio"
 	"coldtap/segment"

@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/layout/aiven"
 	"coldtap/segment"

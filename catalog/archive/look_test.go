@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"coldtap/catalog"
-	"coldtap/internal/faultstore"
 	"coldtap/internal/sample"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/layout/aiven"
 	"coldtap/layout/native"

@@ -5,7 +5,8 @@ import (
 	"log/slog"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -17,14 +18,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bucket is a store in memory with faults, and the layout of what is in it.
 type bucket struct {
-	*faultstore.Memory
+	*simstore.Memory
 	faults *faultstore.Store
 	store  *rangeio.Client
 	layout layout.Manifests
 }
 
 func newBucket(over func(*rangeio.Client) layout.Manifests) *bucket {
-	b := &bucket{Memory: faultstore.NewMemory()}
+	b := &bucket{Memory: simstore.NewMemory()}
 	b.faults = faultstore.New(b.Memory)
 	b.store = rangeio.NewClient(b.faults, rangeio.Config{Attempts: 1})
 	b.layout = over(b.store)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"coldtap/catalog"
-	"coldtap/catalog/sqlite"
-	"coldtap/internal/faultstore"
+	"coldtap/catalog/embedded"
 	"coldtap/internal/sample"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/layout/native"
 	"coldtap/offload"
@@ -54,7 +54,7 @@ func offloadSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, l := emptyNative()
-	db, err := sqlite.OpenWriter(t.Context(), filepath.Join(t.TempDir(), "coldtap.db"))
+	db, err := embedded.OpenWriter(t.Context(), filepath.Join(t.TempDir(), "coldtap.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

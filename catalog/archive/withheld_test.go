@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"coldtap/catalog"
-	"coldtap/internal/faultstore"
 	"coldtap/internal/sample"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout/aiven"
 	"coldtap/layout/native"
 	"coldtap/rangeio"

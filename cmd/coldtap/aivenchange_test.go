@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
+	"coldtap/internal/testing/clusterfixture"
 
 	"github.com/prometheus/client_golang/prometheus"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
 	"coldtap/internal/config"
+	"coldtap/internal/testing/clusterfixture"
 )
 
 // archiveConfig reads the bucket of a cluster that is gone.

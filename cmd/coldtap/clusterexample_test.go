@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
 	"coldtap/internal/config"
-	"coldtap/internal/fakes3"
-	"coldtap/internal/revive"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/fakes3"
+	"coldtap/internal/testing/replaycluster"
 )
 
 // clusterExample is the configuration beside a cluster with tiered storage that the README shows.
@@ -24,7 +24,7 @@ var clusterExample string
 func TestTheClusterExampleRunsWhenPasted(t *testing.T) {
 	sets := clusterfixture.LoadAiven(t)
 	set := sets[slices.IndexFunc(sets, func(s *clusterfixture.AivenSet) bool { return s.Prefix != "" && len(s.Keys) == 0 })]
-	c := revive.Start(t, set.Fixture, set.Cluster.MetadataTopic.PartitionCount)
+	c := replaycluster.Start(t, set.Fixture, set.Cluster.MetadataTopic.PartitionCount)
 	s3 := fakes3.Start(fakes3.Options{})
 	t.Cleanup(s3.Close)
 	for key, b := range set.Objects {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"coldtap/internal/config"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 
 	"github.com/spf13/cobra"
 )

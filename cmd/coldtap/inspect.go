@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"coldtap/catalog/topic"
+	"coldtap/catalog/kafka"
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
@@ -233,7 +233,7 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 	if err != nil {
 		return err
 	}
-	if err := topic.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show); err != nil {
+	if err := kafka.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show); err != nil {
 		return err
 	}
 	return found()

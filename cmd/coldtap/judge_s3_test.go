@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"coldtap/internal/config"
-	"coldtap/internal/fakes3"
+	"coldtap/internal/testing/fakes3"
 )
 
 // s3Config is testConfig with an S3 store.

@@ -23,7 +23,7 @@ import (
 
 	"coldtap/internal/config"
 	"coldtap/internal/sample"
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 )
 
 // closedEnds are the base offsets of the sample's active segments: what can be tiered ends there.

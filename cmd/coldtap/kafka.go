@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"coldtap/catalog/topic"
+	"coldtap/catalog/kafka"
 	"coldtap/cluster"
 	"coldtap/fetch"
 	"coldtap/internal/config"
@@ -40,7 +40,7 @@ func saslOptions(s config.SASL) cluster.SASLOptions {
 
 // live is the metadata of a running cluster: its metadata topic, and what its brokers tell of the partitions.
 type live struct {
-	*topic.Follower
+	*kafka.Follower
 	cluster *cluster.Client
 	stale   time.Duration // the age from which on a view is worth a word in /ready
 }
@@ -59,7 +59,7 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 		return nil, err
 	}
 	// The cluster tells from the first moment on, the follower listens once it is there.
-	var follower atomic.Pointer[topic.Follower]
+	var follower atomic.Pointer[kafka.Follower]
 	m := &live{stale: staleRounds * time.Duration(cfg.Metadata.Kafka.Refresh)}
 	m.cluster, err = cluster.Open(reach, func(v *cluster.View) {
 		if f := follower.Load(); f != nil {
@@ -69,7 +69,7 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 	if err != nil {
 		return nil, err
 	}
-	m.Follower, err = topic.Open(ctx, topic.Options{
+	m.Follower, err = kafka.Open(ctx, kafka.Options{
 		Client: reach.ClientOptions(), Cluster: m.cluster, Topic: cfg.Metadata.Kafka.Topic, Snapshot: cfg.Metadata.Kafka.Snapshot,
 		Refresh: time.Duration(cfg.Metadata.Kafka.Refresh), Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
 	})

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"coldtap/catalog/topic"
-	"coldtap/internal/clusterfixture"
+	"coldtap/catalog/kafka"
 	"coldtap/internal/config"
-	"coldtap/internal/revive"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
 // liveConfig reads a revived cluster, whose storage plugin was given a folder of its own.
-func liveConfig(t *testing.T, f *clusterfixture.Fixture, c *revive.Cluster) config.Config {
+func liveConfig(t *testing.T, f *clusterfixture.Fixture, c *replaycluster.Cluster) config.Config {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := config.Default()
@@ -83,7 +83,7 @@ func ending(t *testing.T, base, partition, query string) (last lastLine) {
 // brokers' own consumer read it, up to where the tier ends; there the answer says that the brokers go on, and where.
 func TestServesAClusterAsItsBrokersDo(t *testing.T) {
 	f := clusterfixture.Load(t)
-	c := revive.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
+	c := replaycluster.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
 	c.Asked()
 	base, admin := startServer(t, liveConfig(t, f, c))
 	waitReady(t, admin)
@@ -159,12 +159,12 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	f.Metadata = nil
 	late := map[segment.UUID]bool{}
 	for _, m := range whole.Metadata {
-		record, err := topic.Decode(m.Value)
+		record, err := kafka.Decode(m.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch r := record.(type) {
-		case *topic.Segment:
+		case *kafka.Segment:
 			if r.Partition.Topic == p.Topic.ID && r.Partition.Partition == p.Number {
 				segments = append(segments, r.Segment)
 				late[r.ID] = r.EndOffset > p.LatestTiered/2
@@ -173,7 +173,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 				held = append(held, m)
 				continue
 			}
-		case *topic.Update:
+		case *kafka.Update:
 			if late[r.ID] {
 				held = append(held, m)
 				continue
@@ -188,7 +188,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 			middle = max(middle, s.EndOffset+1)
 		}
 	}
-	c := revive.Start(t, &f, whole.Cluster.MetadataTopic.PartitionCount)
+	c := replaycluster.Start(t, &f, whole.Cluster.MetadataTopic.PartitionCount)
 	before := c.Bounds(partition)
 	before.LocalStart, before.LatestTiered = middle, middle-1
 	c.Set(partition, before)
@@ -236,7 +236,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	c.Set(partition, after)
 	deleted := segments[0]
 	for _, state := range []tier.State{tier.DeleteStarted, tier.DeleteFinished} {
-		value, err := topic.Append(nil, &topic.Update{Topic: "plain", SegmentUpdated: tier.SegmentUpdated{
+		value, err := kafka.Append(nil, &kafka.Update{Topic: "plain", SegmentUpdated: tier.SegmentUpdated{
 			Partition: deleted.Partition, ID: deleted.ID, State: state, At: time.Now().UnixMilli(),
 		}})
 		if err != nil {
@@ -269,7 +269,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 
 func TestInspectLooksAtACluster(t *testing.T) {
 	f := clusterfixture.Load(t)
-	c := revive.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
+	c := replaycluster.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
 	c.Tell(t, 3, []byte("no record"))
 	cfg := liveConfig(t, f, c)
 	file := configFile(t, cfg)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -52,22 +52,22 @@ func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m 
 	case "archive":
 		return openArchive(ctx, cfg, o)
 	}
-	reader, err := sqlite.OpenReader(ctx, cfg.Metadata.Embedded.Path, sqlite.ReaderOptions{
+	reader, err := embedded.OpenReader(ctx, cfg.Metadata.Embedded.Path, embedded.ReaderOptions{
 		Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return embedded{reader}, nil
+	return database{reader}, nil
 }
 
-// embedded is the metadata of coldtap's own offloader.
-type embedded struct{ *sqlite.Reader }
+// database is the metadata of coldtap's own offloader.
+type database struct{ *embedded.Reader }
 
 // Status tells of a database that cannot be read any more; its last view is served. Otherwise it is empty, since the database is read again
 // whenever it has changed.
-func (e embedded) Status() string {
-	if err := e.Trouble(); err != nil {
+func (d database) Status() string {
+	if err := d.Trouble(); err != nil {
 		return "the metadata is no longer followed: " + err.Error()
 	}
 	return ""

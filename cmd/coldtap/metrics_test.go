@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
-	"coldtap/internal/revive"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/replaycluster"
 )
 
 // docs/metrics.md is what people build dashboards from: it must list exactly the metrics that gateways expose, one over
@@ -20,7 +20,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		func() (string, string) { return startTier(t, testConfig(t)) },
 		func() (string, string) { return startServer(t, archiveConfig(t, clusterfixture.LoadAiven(t)[0])) },
 		func() (string, string) {
-			return startServer(t, liveConfig(t, f, revive.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)))
+			return startServer(t, liveConfig(t, f, replaycluster.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)))
 		},
 	} {
 		_, admin := start()

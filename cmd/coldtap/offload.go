@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/internal/config"
 	"coldtap/layout/native"
 	"coldtap/offload"
@@ -99,7 +99,7 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 		return offload.Report{}, fmt.Errorf("store: %w", err)
 	}
 	defer backend.Close()
-	db, err := sqlite.OpenWriter(ctx, cfg.Metadata.Embedded.Path)
+	db, err := embedded.OpenWriter(ctx, cfg.Metadata.Embedded.Path)
 	if err != nil {
 		return offload.Report{}, fmt.Errorf("metadata: %w", err)
 	}

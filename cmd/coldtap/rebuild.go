@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"text/tabwriter"
 
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/offload/rebuild"
@@ -86,7 +86,7 @@ func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry boo
 	if err != nil || dry {
 		return contents, err
 	}
-	db, err := sqlite.OpenWriter(ctx, cfg.Metadata.Embedded.Path)
+	db, err := embedded.OpenWriter(ctx, cfg.Metadata.Embedded.Path)
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %w", err)
 	}

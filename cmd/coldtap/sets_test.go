@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 )
 
 // The log directories in testdata/sets.zip are a real broker's too, and each once was answered wrongly:

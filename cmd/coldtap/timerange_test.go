@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/testkit"
+	"coldtap/internal/testing/testkit"
 )
 
 // TestTimeRangeOfTheSample asks the served demo for ten seconds of a topic whose timestamps are out of order.

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"coldtap/bench"
-	"coldtap/catalog/sqlite"
+	"coldtap/catalog/embedded"
 	"coldtap/rangeio"
 )
 
@@ -87,7 +87,7 @@ func makeTier(ctx context.Context, dir string, spec bench.Spec) (served, error) 
 		return s, err
 	}
 	s.records = data.Records
-	db, err := sqlite.OpenWriter(ctx, s.database())
+	db, err := embedded.OpenWriter(ctx, s.database())
 	if err != nil {
 		return s, err
 	}

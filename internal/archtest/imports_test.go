@@ -10,34 +10,34 @@ import (
 
 const module = "coldtap"
 
-// allowed lists, for each room, the rooms of ours that its production code may import. Packages under internal/ that are
-// no rooms of the picture may be imported by everyone, except where forbidden says otherwise; what they import
+// allowed lists, for each room, the rooms of ours that its production code imports: one more is an error, and so is one that
+// it does not import. Packages under internal/ that are no rooms of the picture may be imported by everyone; what they import
 // themselves is listed here like a room's.
 var allowed = map[string][]string{
-	"segment":         {},
-	"tier":            {"segment"},
-	"rangeio":         {},
-	"readerpool":      {},
-	"cache":           {},
-	"readahead":       {"cache"},
-	"indexcache":      {"segment", "tier"},
-	"layout":          {"segment", "tier", "rangeio"},
-	"layout/native":   {"segment", "tier", "rangeio", "layout"},
-	"layout/local":    {"segment", "tier", "rangeio", "layout"},
-	"layout/aiven":    {"segment", "tier", "rangeio", "layout"},
-	"catalog":         {"segment", "tier"},
-	"catalog/sqlite":  {"segment", "tier", "catalog"},
-	"catalog/archive": {"segment", "tier", "catalog", "layout", "rangeio"},
-	"catalog/topic":   {"segment", "tier", "catalog", "cluster"},
-	"cluster":         {"segment"},
-	"fetch":           {"segment", "tier", "cache", "readahead", "indexcache"},
-	"gateway":         {"segment", "tier", "fetch"},
-	"offload":         {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
-	"offload/rebuild": {"segment", "tier", "catalog", "layout/native", "rangeio"},
-	"export":          {"segment"},
-	"inspect":         {"segment", "tier", "catalog/topic", "layout", "layout/native", "rangeio"},
-	"bench":           {"segment", "tier", "cache", "fetch", "gateway", "catalog", "catalog/sqlite", "layout", "layout/native", "rangeio", "readerpool", "offload"},
-	"cmd/coldtap":     {"segment", "tier", "fetch", "gateway", "cluster", "catalog", "catalog/sqlite", "catalog/topic", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "export", "bench"},
+	"segment":          {},
+	"tier":             {"segment"},
+	"rangeio":          {},
+	"readerpool":       {},
+	"cache":            {},
+	"readahead":        {"cache"},
+	"indexcache":       {"segment", "tier"},
+	"layout":           {"segment", "tier", "rangeio"},
+	"layout/native":    {"segment", "tier", "rangeio", "layout"},
+	"layout/local":     {"segment", "tier", "rangeio", "layout"},
+	"layout/aiven":     {"segment", "tier", "rangeio", "layout"},
+	"catalog":          {"segment", "tier"},
+	"catalog/embedded": {"segment", "tier", "catalog"},
+	"catalog/archive":  {"segment", "tier", "catalog", "layout", "rangeio"},
+	"catalog/kafka":    {"segment", "tier", "catalog", "cluster"},
+	"cluster":          {"segment"},
+	"fetch":            {"segment", "tier", "cache", "readahead", "indexcache"},
+	"gateway":          {"segment", "tier", "fetch"},
+	"offload":          {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
+	"offload/rebuild":  {"segment", "tier", "catalog", "layout/native", "rangeio"},
+	"export":           {"segment"},
+	"inspect":          {"segment", "tier", "catalog/kafka", "layout", "layout/native", "rangeio"},
+	"bench":            {"bench/simstore", "segment", "tier", "fetch", "catalog", "catalog/embedded", "layout/native", "rangeio"},
+	"cmd/coldtap":      {"tier", "fetch", "gateway", "cluster", "catalog", "catalog/embedded", "catalog/kafka", "catalog/archive", "layout", "layout/native", "layout/local", "layout/aiven", "rangeio", "offload", "offload/rebuild", "inspect", "export", "bench"},
 
 	// What users start from: nothing of ours, since they have nothing of it either.
 	"examples":    {},
@@ -53,45 +53,66 @@ var allowed = map[string][]string{
 	"internal/readlimit":  {},
 	"internal/rfc3339":    {},
 	"internal/filelock":   {},
-	// Test equipment: only tests and bench may import it (forbidden, below).
-	"internal/testkit":    {},
-	"internal/fakes3":     {"rangeio"},
-	"internal/faultstore": {"rangeio"},
-	"rangeio/rangeiotest": {"rangeio"},
 	"internal/archtest":   {},
+	"bench/simstore":      {"rangeio"},
 
-	"internal/clusterfixture": {"segment"},
-	"internal/revive":         {"segment", "catalog/topic"},
+	// Test equipment.
+	"internal/testing/testkit":        {},
+	"internal/testing/fakes3":         {"rangeio"},
+	"internal/testing/faultstore":     {"rangeio"},
+	"internal/testing/clusterfixture": {"segment"},
+	"internal/testing/replaycluster":  {"segment", "catalog/kafka"},
+	"rangeio/rangeiotest":             {"rangeio"},
 }
 
-// forbidden are packages that production code of rooms must not import.
-var forbidden = []string{"internal/testkit", "internal/fakes3", "internal/faultstore", "internal/clusterfixture", "internal/revive", "rangeio/rangeiotest"}
+// equipment says that a package is for tests: it must not get into a binary.
+func equipment(room string) bool {
+	return strings.HasPrefix(room, "internal/testing/") || room == "rangeio/rangeiotest"
+}
 
 // assemblers are the only ones that may import internal/assembly and internal/config: who wires, knows everybody.
 var assemblers = []string{"cmd/coldtap", "bench"}
 
-func TestImportsPointDownwards(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...").Output()
+// imports lists what each package of ours imports of ours: directly, or with deps all that it is built from.
+func imports(t *testing.T, pattern string, deps bool) map[string][]string {
+	t.Helper()
+	field := "Imports"
+	if deps {
+		field = "Deps"
+	}
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .`+field+`}} {{.}}{{end}}`, pattern).Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	packages := 0
+	all := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		from := strings.TrimPrefix(fields[0], module+"/")
+		all[from] = []string{}
+		for _, imported := range fields[1:] {
+			if to, ours := strings.CutPrefix(imported, module+"/"); ours {
+				all[from] = append(all[from], to)
+			}
+		}
+	}
+	return all
+}
+
+func TestImportsPointDownwards(t *testing.T) {
+	all := imports(t, module+"/...", false)
+	if len(all) < 40 {
+		t.Fatalf("saw only %d packages", len(all))
+	}
+	for from, imported := range all {
 		rooms, known := allowed[from]
 		if !known {
 			t.Errorf("%s is not in the picture: add it to the table, and to docs/design.md", from)
 			continue
 		}
-		packages++
-		for _, imported := range fields[1:] {
-			to, ours := strings.CutPrefix(imported, module+"/")
-			if !ours || slices.Contains(rooms, to) {
-				continue
-			}
+		for _, to := range imported {
 			switch {
-			case slices.Contains(forbidden, to) && from != "bench" && !slices.Contains(forbidden, from):
+			case slices.Contains(rooms, to):
+			case equipment(to) && !equipment(from):
 				t.Errorf("%s imports %s, which is for tests", from, to)
 			case to == "internal/assembly" || to == "internal/config":
 				if !slices.Contains(assemblers, from) {
@@ -102,8 +123,28 @@ func TestImportsPointDownwards(t *testing.T) {
 				t.Errorf("%s must not import %s", from, to)
 			}
 		}
+		for _, to := range rooms {
+			if !slices.Contains(imported, to) {
+				t.Errorf("%s may import %s and does not: take it out of the table", from, to)
+			}
+		}
 	}
-	if packages < 10 {
-		t.Fatalf("saw only %d packages", packages)
+	for from := range allowed {
+		if _, ok := all[from]; !ok {
+			t.Errorf("%s is in the table and not in the tree", from)
+		}
+	}
+}
+
+// TestNoTestEquipmentInTheBinary looks at all that the binary is built from, however it gets there.
+func TestNoTestEquipmentInTheBinary(t *testing.T) {
+	deps := imports(t, module+"/cmd/coldtap", true)["cmd/coldtap"]
+	if len(deps) < 20 {
+		t.Fatalf("it is built from %v only", deps)
+	}
+	for _, dep := range deps {
+		if equipment(dep) {
+			t.Errorf("%s is in the binary", dep)
+		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -71,7 +71,7 @@ func TestHostileNamesMakeNoKey(t *testing.T) {
 }
 
 func TestUselessOptions(t *testing.T) {
-	client := rangeio.NewClient(faultstore.NewMemory(), rangeio.Config{})
+	client := rangeio.NewClient(simstore.NewMemory(), rangeio.Config{})
 	for name, o := range map[string]Options{
 		"key":      {Keys: []PrivateKey{{ID: "a", PEM: []byte("x")}}},
 		"prefixes": {Prefixes: make([]string, maxPrefixes+1)},

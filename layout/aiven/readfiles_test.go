@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"

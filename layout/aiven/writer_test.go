@@ -18,7 +18,8 @@ import (
 	"sync"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -260,7 +261,7 @@ func (w *writer) objects(seg *tier.Segment, log []byte, f *segment.Files) (store
 }
 
 // put writes a segment's objects.
-func (w *writer) put(mem *faultstore.Memory, seg *tier.Segment, log []byte, f *segment.Files) {
+func (w *writer) put(mem *simstore.Memory, seg *tier.Segment, log []byte, f *segment.Files) {
 	stored, indexes, manifest := w.objects(seg, log, f)
 	stem := w.prefix + mainPath(seg)
 	mem.Set(stem+SuffixLog, stored)
@@ -282,14 +283,14 @@ func writers(chunk int) map[string]*writer {
 
 // stand is a store with faults and a layout over it.
 type stand struct {
-	*faultstore.Memory
+	*simstore.Memory
 	faults *faultstore.Store
 	*Layout
 }
 
 func newStand(tb testing.TB, o Options) *stand {
 	tb.Helper()
-	mem := faultstore.NewMemory()
+	mem := simstore.NewMemory()
 	faults := faultstore.New(mem)
 	if o.Keys == nil {
 		o.Keys = testKeys(tb)

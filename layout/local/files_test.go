@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/faultstore"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/rangeio"
 )
 

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/catalog/topic"
-	"coldtap/internal/clusterfixture"
-	"coldtap/internal/faultstore"
+	"coldtap/bench/simstore"
+	"coldtap/catalog/kafka"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -22,12 +23,12 @@ var _ layout.Reader = (*Layout)(nil)
 // bed is a layout over a store in memory.
 type bed struct {
 	*Layout
-	mem   *faultstore.Memory
+	mem   *simstore.Memory
 	store *faultstore.Store
 }
 
 func newBed(prefix string) *bed {
-	mem := faultstore.NewMemory()
+	mem := simstore.NewMemory()
 	store := faultstore.New(mem)
 	return &bed{New(rangeio.NewClient(store, rangeio.Config{Attempts: 1}), prefix), mem, store}
 }
@@ -87,11 +88,11 @@ func TestRealSegments(t *testing.T) {
 	}
 	m := tier.New()
 	for _, rec := range f.Metadata {
-		r, err := topic.Decode(rec.Value)
+		r, err := kafka.Decode(rec.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Apply(topic.Changes(nil, r)...)
+		m.Apply(kafka.Changes(nil, r)...)
 	}
 	read, withTxns := 0, 0
 	for p := range m.Snapshot().Partitions() {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/clusterfixture"
+	"coldtap/internal/testing/clusterfixture"
 	"coldtap/layout"
 	"coldtap/segment"
 	"coldtap/tier"

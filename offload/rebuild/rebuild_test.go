@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"coldtap/catalog"
-	"coldtap/catalog/sqlite"
-	"coldtap/internal/faultstore"
+	"coldtap/catalog/embedded"
 	"coldtap/internal/sample"
+	"coldtap/internal/testing/faultstore"
 	"coldtap/layout/native"
 	"coldtap/offload"
 	"coldtap/rangeio"
@@ -91,9 +91,9 @@ func fillTemplate(t *testing.T) {
 	template.before = db.Snapshot()
 }
 
-func database(t *testing.T) *sqlite.DB {
+func database(t *testing.T) *embedded.DB {
 	t.Helper()
-	db, err := sqlite.OpenWriter(t.Context(), filepath.Join(t.TempDir(), "coldtap.db"))
+	db, err := embedded.OpenWriter(t.Context(), filepath.Join(t.TempDir(), "coldtap.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,28 +444,28 @@ func TestACatalogWithOtherContentIsRefused(t *testing.T) {
 	b := offloaded(t)
 	contents := b.scan(t)
 	first := b.first(t, "plain", 0)
-	for name, occupy := range map[string]func(db *sqlite.DB) error{
-		"another cluster": func(db *sqlite.DB) error { return db.ClaimCluster(t.Context(), "another") },
-		"another partition": func(db *sqlite.DB) error {
+	for name, occupy := range map[string]func(db *embedded.DB) error{
+		"another cluster": func(db *embedded.DB) error { return db.ClaimCluster(t.Context(), "another") },
+		"another partition": func(db *embedded.DB) error {
 			return db.PutPartition(t.Context(), tier.PartitionID{Topic: segment.UUID{1}}, 0, nil)
 		},
-		"another start": func(db *sqlite.DB) error { return db.PutPartition(t.Context(), first.Partition, 1, nil) },
-		"another segment": func(db *sqlite.DB) error {
+		"another start": func(db *embedded.DB) error { return db.PutPartition(t.Context(), first.Partition, 1, nil) },
+		"another segment": func(db *embedded.DB) error {
 			s := *first
 			s.ID, s.State = segment.UUID{5}, tier.CopyStarted
 			return db.StartCopy(t.Context(), s)
 		},
-		"another size": func(db *sqlite.DB) error {
+		"another size": func(db *embedded.DB) error {
 			s := *first
 			s.Size, s.State = s.Size+1, tier.CopyStarted
 			return db.StartCopy(t.Context(), s)
 		},
-		"a delete": func(db *sqlite.DB) error {
+		"a delete": func(db *embedded.DB) error {
 			s := *first
 			s.State = tier.CopyStarted
 			return errors.Join(db.StartCopy(t.Context(), s), db.StartDelete(t.Context(), s.Partition, s.ID))
 		},
-		"a hole": func(db *sqlite.DB) error {
+		"a hole": func(db *embedded.DB) error {
 			return errors.Join(db.PutPartition(t.Context(), first.Partition, 0, nil),
 				db.RecordHole(t.Context(), first.Partition, tier.Hole{From: 5, To: 6}))
 		},

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package embedded
+
+func isReadOnly(string) bool { return false }

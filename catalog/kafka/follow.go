@@ -1,0 +1,368 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"coldtap/cluster"
+	"coldtap/segment"
+	"coldtap/tier"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+const (
+	// askTimeout bounds a question that is not a long poll; a client may be waiting behind it.
+	askTimeout = 5 * time.Second
+	// leastFetchWait and mostFetchWait bound how long a broker may hold a Fetch when there is nothing new: half of
+	// Options.Refresh, so that the view is known to be current within it.
+	leastFetchWait = 50 * time.Millisecond
+	mostFetchWait  = 10 * time.Second
+	// fetchTimeout bounds a Fetch: a connection that went silent is given up.
+	fetchTimeout = 30 * time.Second
+
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	// relocateEvery is how soon a topic that was made anew or got partitions is noticed while all else works.
+	relocateEvery = 30 * time.Second
+)
+
+// anew is why a replay must begin again: what was read is not the beginning of what the topic holds.
+type anew struct{ error }
+
+// errRetry ends a follow of which the trouble was told already.
+var errRetry = errors.New("try again")
+
+// run follows until ctx ends. Whatever the brokers say, there is a pause between attempts that came to nothing: a leader
+// that refuses the start it has told would else be asked 3,000 times a second.
+func (f *Follower) run(ctx context.Context) {
+	f.replay = f.restore()
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := f.follow(ctx, pause)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > 2*maxPause {
+			pause = firstPause
+		}
+		if err == nil {
+			continue
+		}
+		if why, ok := errors.AsType[anew](err); ok {
+			f.startAnew(why.error)
+		}
+		if !errors.Is(err, errRetry) {
+			f.troubled(err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// troubled keeps an error for Status, nil when all is well again, and logs what does not pass.
+func (f *Follower) troubled(err error) {
+	now := time.Now()
+	f.progress.failed(err)
+	f.metrics.polled(err)
+	if err == nil {
+		if lasted, logged := f.trouble.Over(now); logged {
+			f.log.Info("the metadata topic is followed again", "after", lasted.Round(time.Millisecond))
+		}
+		return
+	}
+	if kind, passing := troubleKind(err); f.trouble.Failed(now, kind, passing) {
+		f.log.Warn("the metadata topic cannot be followed", "error", err)
+	}
+}
+
+// troubleKind tells kinds of trouble apart, whichever broker had it. passing says that a broker which is restarted, or
+// another leader, may end it.
+func troubleKind(err error) (kind string, passing bool) {
+	switch {
+	case errors.Is(err, errNoTopic):
+		return "no topic", true
+	case errors.As(err, new(anew)):
+		return "read anew", true
+	case errors.As(err, new(*segment.Error)):
+		return "unreadable", false
+	}
+	k := cluster.KindOf(err)
+	return k.String(), k != cluster.Unauthorized && k != cluster.Denied
+}
+
+// delivery is what came of one Fetch.
+type delivery struct {
+	broker  int32
+	digests []digest
+	at      time.Time // when the answer came
+	err     error     // of the request, or of a partition that is not asked again
+}
+
+// follow fetches for as long as the topic is where it is. It returns nil when the topic has moved, and errRetry a pause
+// after a leader has failed; until then the other leaders deliver.
+func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
+	at, err := f.locate(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.begin(ctx, at); err != nil {
+		return err
+	}
+	f.place.Store(at)
+
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	defer cancel()
+	deliveries := make(chan delivery)
+	trouble := error(nil)
+	silent := map[int32]bool{} // leaders that have delivered nothing yet: that others do ends no trouble
+	for broker, partitions := range at.byLeader() {
+		if broker < 0 {
+			trouble = fmt.Errorf("%w: %v", errNoLeader, partitions)
+			continue
+		}
+		var from []wanted
+		for _, p := range partitions {
+			from = append(from, wanted{p, position{offset: f.replay.positions[p], epoch: f.replay.epochs[p]}})
+		}
+		silent[broker] = true
+		fetching.Go(func() { f.fetch(ctx, at, broker, from, deliveries) })
+	}
+	var retry <-chan time.Time
+	if trouble != nil {
+		f.troubled(trouble)
+		retry = time.After(pause)
+	}
+	relocate := time.NewTicker(relocateEvery)
+	defer relocate.Stop()
+	located := make(chan *placement, 1)
+	for {
+		if f.replay.targets != nil && !f.replay.caughtUp && reached(f.replay.positions, f.replay.targets) {
+			f.publish()
+		}
+		f.save(time.Now())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case d := <-deliveries:
+			f.apply(ctx, &d)
+			switch {
+			case d.err == nil && trouble == nil:
+				if delete(silent, d.broker); len(silent) == 0 {
+					f.troubled(nil)
+				}
+			case d.err != nil && errors.As(d.err, new(anew)):
+				return d.err
+			case d.err != nil && trouble == nil:
+				trouble = d.err
+				f.troubled(trouble)
+				retry = time.After(pause)
+			}
+		case <-retry:
+			return errRetry
+		case <-relocate.C:
+			fetching.Go(func() {
+				if now, err := f.locate(ctx); err == nil {
+					select {
+					case located <- now:
+					default:
+					}
+				}
+			})
+		case now := <-located:
+			if !now.equal(at) {
+				return nil
+			}
+		}
+	}
+}
+
+func (f *Follower) locate(ctx context.Context) (*placement, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return f.brokers.locate(ctx)
+}
+
+// begin holds what was replayed against the topic as it is now, and sets out from there.
+func (f *Follower) begin(ctx context.Context, at *placement) error {
+	r := f.replay
+	switch {
+	case r.topicID == (segment.UUID{}) && r.positions == nil:
+	case r.clusterID != at.clusterID:
+		return anew{fmt.Errorf("it was read from cluster %q, this is %q", r.clusterID, at.clusterID)}
+	case r.topicID != at.topicID:
+		return anew{fmt.Errorf("it was read of topic id %v, now it is %v", r.topicID, at.topicID)}
+	case len(r.positions) > len(at.leaders):
+		return anew{fmt.Errorf("it had %d partitions, now it has %d", len(r.positions), len(at.leaders))}
+	case r.targets != nil && len(r.positions) == len(at.leaders):
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	then := time.Now()
+	starts, err := f.brokers.offsets(ctx, at, earliest)
+	if err != nil {
+		return err
+	}
+	ends, err := f.brokers.offsets(ctx, at, latest)
+	if err != nil {
+		return err
+	}
+	for i, p := range r.positions {
+		switch {
+		case p < starts[i]:
+			return anew{fmt.Errorf("partition %d begins at %d now, it was read up to %d", i, starts[i], p)}
+		case p > ends[i]:
+			return anew{fmt.Errorf("partition %d ends at %d now, it was read up to %d", i, ends[i], p)}
+		}
+	}
+	r.clusterID, r.topicID = at.clusterID, at.topicID
+	if n := len(r.positions); n > 0 && n < len(starts) {
+		f.log.Warn("the metadata topic has got more partitions: brokers file segments elsewhere from now on", "before", n, "now", len(starts))
+	}
+	if r.fromFile && r.targets == nil {
+		f.metrics.loaded("used")
+	}
+	for _, start := range starts[len(r.positions):] {
+		r.positions, r.epochs = append(r.positions, start), append(r.epochs, -1)
+	}
+	r.targets, r.then = ends, then
+	f.progress.begin(r.positions, ends, then)
+	return nil
+}
+
+// fetch delivers what one leader has, until ctx ends or the leader fails.
+func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from []wanted, to chan<- delivery) {
+	opened := newEntries(&f.turn)
+	defer opened.close()
+	wait := min(max(f.opt.Refresh/2, leastFetchWait), mostFetchWait)
+	for len(from) > 0 {
+		opened.rest() // what it took was delivered
+		d := delivery{broker: broker}
+		ask, cancel := context.WithTimeout(ctx, fetchTimeout)
+		portions, err := f.brokers.fetch(ask, at, broker, from, int32(wait.Milliseconds()))
+		cancel()
+		d.at, d.err = time.Now(), err
+		for i := range portions {
+			p := &portions[i]
+			k := index(from, p.partition)
+			if k < 0 || opened.full() { // what is left of a full answer is asked for again
+				continue
+			}
+			w := from[k]
+			g, err := f.digest(opened, w, p, int32(len(at.leaders)))
+			if err != nil {
+				d.err = err
+				from = append(from[:k], from[k+1:]...)
+			} else if g.next != w.position {
+				// What has just been served comes last: an answer is filled in the order of the question.
+				from = append(append(from[:k], from[k+1:]...), wanted{w.partition, g.next})
+			}
+			if g.next.offset > w.offset || err == nil {
+				d.digests = append(d.digests, g)
+			}
+		}
+		select {
+		case to <- d:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func index(list []wanted, partition int32) int {
+	for i := range list {
+		if list[i].partition == partition {
+			return i
+		}
+	}
+	return -1
+}
+
+// digest makes changes of a portion. Beside an error the digest holds what came before the fault.
+func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int32) (digest, error) {
+	d := digest{partition: w.partition, next: w.position, end: p.end, newest: -1}
+	switch {
+	case errors.Is(p.err, errCut):
+		return d, anew{fmt.Errorf("partition %d, read up to %d in leader epoch %d: %w", w.partition, w.offset, w.epoch, p.err)}
+	case errors.Is(p.err, kerr.OffsetOutOfRange):
+		return d, anew{fmt.Errorf("partition %d does not hold offset %d any more", w.partition, w.offset)}
+	case p.err != nil:
+		return d, fmt.Errorf("partition %d: %w", w.partition, p.err)
+	}
+	next, err := opened.each(p, w.position, func(r *segment.Record) error {
+		d.take(r, partitions)
+		return nil
+	}, d.skip)
+	d.next = next
+	if err != nil {
+		return d, fmt.Errorf("partition %d cannot be read beyond offset %d: %w", w.partition, next.offset, err)
+	}
+	return d, nil
+}
+
+// apply takes a delivery into the replay's tier.
+func (f *Follower) apply(ctx context.Context, d *delivery) {
+	r := f.replay
+	fresh := false
+	var changes []tier.Change
+	for i := range d.digests {
+		changes = append(changes, d.digests[i].changes...)
+	}
+	if f.published.Load() {
+		f.explain(ctx, emptied(r.tier.Snapshot(), changes))
+	}
+	f.mu.Lock()
+	for i := range d.digests {
+		g := &d.digests[i]
+		for _, s := range g.sightings {
+			fresh = f.known.add(s) || fresh
+		}
+		r.positions[g.partition], r.epochs[g.partition] = g.next.offset, g.next.epoch
+	}
+	if f.published.Load() {
+		changes = f.forgetDeleted(changes, r.tier.Snapshot())
+	}
+	out := r.tier.ApplyAll(changes)
+	if f.bounds.forget(changes) && f.published.Load() {
+		f.weigh()
+	}
+	f.mu.Unlock()
+	f.metrics.Applied(len(changes), out.Rejected)
+	f.deleted(out.Withdrawn...)
+	for i := range d.digests {
+		g := &d.digests[i]
+		f.unsaved += g.records
+		f.metrics.read(g, d.at)
+		for _, bad := range g.faults {
+			f.unreadable(g.partition, bad)
+		}
+	}
+	f.progress.applied(d.digests, d.at)
+	if fresh && r.caughtUp {
+		f.wake()
+	}
+}
+
+// unreadable counts a record that is passed over, and logs the first of each kind.
+func (f *Follower) unreadable(partition int32, bad fault) {
+	f.metrics.unreadable.WithLabelValues(bad.err.Kind.String()).Inc()
+	if f.reported[bad.err.Kind] {
+		return
+	}
+	f.reported[bad.err.Kind] = true
+	f.log.Warn("a record of the metadata topic cannot be used and is passed over; others like it are only counted",
+		"kind", bad.err.Kind, "partition", partition, "offset", bad.offset, "error", bad.err)
+}

@@ -1,0 +1,384 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"coldtap/catalog"
+	"coldtap/cluster"
+	"coldtap/internal/episode"
+	"coldtap/segment"
+	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	defaultSnapshotEvery = 5 * time.Minute
+	defaultRefresh       = time.Second
+	// troublePatience is how long the topic may not be followed before it is logged: a broker that is stopped and started
+	// in an orderly way takes less.
+	troublePatience = 5 * time.Second
+
+	opFollow = "follow the metadata topic"
+)
+
+// ClusterView is the live cluster's side of the tier: *cluster.Client.
+type ClusterView interface {
+	View() *cluster.View
+	Refresh(ctx context.Context) error
+	RefreshOnly(ctx context.Context, partitions ...cluster.PartitionID) error
+	Watch(topics map[segment.UUID]string)
+}
+
+// Options of a Follower. Client and Cluster must be set.
+type Options struct {
+	Client        []kgo.Opt // how to reach the cluster: seeds, TLS, SASL
+	Cluster       ClusterView
+	Topic         string        // Name when empty
+	Snapshot      string        // path of the follower's own file; empty = none
+	SnapshotEvery time.Duration // the file is written at most so often, and on Close; 5 minutes when 0
+	// Refresh is how old an answer may be that says that nothing more is tiered, and how often brokers are asked for one;
+	// 1 s when 0. It should be the interval of Cluster.
+	Refresh    time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// OnDelete is called when a segment left CopyFinished, after the view without it is out: drop it from every cache.
+	// One call at a time, and following waits for it. During a replay it is told of every deletion that is read, since a
+	// cache on disk may be older than the snapshot file.
+	OnDelete func(*tier.Segment)
+
+	patience time.Duration // with trouble that may pass, before it is logged; 0: troublePatience
+}
+
+// Follower is a tier that follows the topic, and the cluster for what the topic doesn't tell. It never writes to the
+// cluster: it sends Metadata, ListOffsets and Fetch. All methods may be called concurrently.
+//
+// It follows what brokers do (RemoteLogMetadataCache) with one difference: a broker's consumer dies of a record that it
+// cannot read, a Follower counts it and goes on.
+type Follower struct {
+	opt     Options
+	log     *slog.Logger
+	brokers *brokers
+	metrics *metrics
+
+	view     atomic.Pointer[tier.Tier] // the published one
+	place    atomic.Pointer[placement] // of the newest attempt to follow
+	progress *progress
+
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	consult  chan struct{} // the set of topics changed: the cluster has to be asked
+	refresh  *refresh
+	turn     sync.Mutex // to open a large batch
+	deleting sync.Mutex // to call OnDelete
+
+	published atomic.Bool               // the replay is the view
+	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
+	seen      atomic.Pointer[cluster.View]
+	verdicts  atomic.Pointer[verdicts] // of seen, nil before the first
+
+	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had no
+	// segments, and be forgotten, while its first one comes in.
+	mu     sync.Mutex
+	known  known // topics that the replay saw, and that are not gone
+	bounds told
+
+	// The rest belongs to the following goroutine.
+	replay   *replay
+	saving   chan error // of the file that is being written, nil = none
+	savedAt  time.Time
+	unsaved  int // records since the last file
+	reported map[Kind]bool
+	trouble  episode.Episode // with following
+	unsaving episode.Episode // with the snapshot file
+	restarts episode.Episode // replays that began anew, until one is complete
+}
+
+// replay is a run through the topic, which goes on as following once it has caught up.
+type replay struct {
+	clusterID string
+	topicID   segment.UUID
+	positions []int64   // nil until the cluster was asked
+	epochs    []int32   // of the last batch below each position, -1 = unknown
+	targets   []int64   // the ends seen at the start; nil until the cluster was asked
+	then      time.Time // when that was
+	fromFile  bool
+	caughtUp  bool
+	tier      *tier.Tier
+}
+
+var _ catalog.Source = (*Follower)(nil)
+
+// Open starts to follow and returns at once: Ready tells when the view is complete. An error means that the options
+// are impossible; a cluster that is away is none. Close it.
+func Open(ctx context.Context, opt Options) (*Follower, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(err)
+	}
+	if opt.Cluster == nil {
+		return nil, unavailable(errors.New("no view of the cluster was given"))
+	}
+	if opt.Topic == "" {
+		opt.Topic = Name
+	}
+	if opt.SnapshotEvery <= 0 {
+		opt.SnapshotEvery = defaultSnapshotEvery
+	}
+	if opt.Refresh <= 0 {
+		opt.Refresh = defaultRefresh
+	}
+	f := &Follower{
+		opt: opt, log: opt.Logger, progress: newProgress(),
+		consult: make(chan struct{}, 1), refresh: newRefresh(),
+		known: known{}, reported: map[Kind]bool{}, trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	f.view.Store(tier.New())
+	var err error
+	if f.brokers, err = dial(opt.Client, opt.Topic); err != nil {
+		return nil, unavailable(err)
+	}
+	if f.metrics, err = newMetrics(opt.Registerer, f); err != nil {
+		f.brokers.close()
+		return nil, unavailable(err)
+	}
+	background, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	f.running.Go(func() { f.run(background) })
+	f.running.Go(func() { f.consultCluster(background) })
+	f.running.Go(func() { f.answerRefreshes(background) })
+	return f, nil
+}
+
+// Close ends the following, waits for it, and writes the snapshot file if anything is new; a file that cannot be written
+// is the error. The last Snapshot stays valid.
+func (f *Follower) Close() error {
+	f.cancel()
+	f.running.Wait()
+	f.brokers.close()
+	if !f.refresh.close() {
+		return nil
+	}
+	return f.saveAtEnd()
+}
+
+// Snapshot is the newest view; never nil. It is empty until the first replay has caught up.
+func (f *Follower) Snapshot() *tier.Snapshot { return f.view.Load().Snapshot() }
+
+// ClusterID is the cluster's id, empty while unknown.
+func (f *Follower) ClusterID() string {
+	if at := f.place.Load(); at != nil && at.clusterID != "" {
+		return at.clusterID
+	}
+	if v := f.opt.Cluster.View(); v != nil {
+		return v.ClusterID
+	}
+	return ""
+}
+
+// Ready is nil once the view holds all that the topic held when the replay began, and the cluster has told the bounds.
+// It stays so while brokers are away, with the view as it was: Status tells how old it is. When the topic was made
+// anew or lost records that were not read, the replay begins again and Ready waits for it.
+func (f *Follower) Ready() error {
+	published := f.published.Load()
+	if published && f.asked.Load() == f.view.Load() {
+		return nil
+	}
+	s := f.Status()
+	switch {
+	case s.Trouble != nil:
+		return notReady(fmt.Errorf("the cluster cannot be followed: %w", s.Trouble))
+	case published:
+		return notReady(errors.New("the cluster has not told the partitions' bounds yet"))
+	case s.Partitions == 0:
+		return notReady(errors.New("the cluster has not been reached yet"))
+	}
+	return notReady(fmt.Errorf("%d records of the metadata topic are read, %d are known to be left", s.Records, s.Lag))
+}
+
+// Status is for people: how current the view is, and why it is no newer.
+func (f *Follower) Status() Status {
+	s := f.progress.status()
+	if v := f.seen.Load(); v != nil {
+		s.ClusterAt = v.At
+	}
+	if v := f.verdicts.Load(); v != nil {
+		s.Denied, s.DeniedTopics = v.denied, v.count
+	}
+	return s
+}
+
+func unavailable(err error) *catalog.Error {
+	if e, ok := errors.AsType[*catalog.Error](err); ok {
+		return e
+	}
+	return &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: err}
+}
+
+func notReady(err error) *catalog.Error {
+	return &catalog.Error{Kind: catalog.NotReady, Op: opFollow, Err: err}
+}
+
+// restore begins with what the snapshot file holds, or with nothing.
+func (f *Follower) restore() *replay {
+	fresh := &replay{tier: tier.New()}
+	if f.opt.Snapshot == "" {
+		return fresh
+	}
+	if err := removeStale(f.opt.Snapshot); err != nil {
+		f.log.Warn("what a crash left of metadata snapshots cannot be removed", "path", f.opt.Snapshot, "error", err)
+	}
+	start := time.Now()
+	file, err := loadSnapshot(f.opt.Snapshot)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.metrics.loaded("missing")
+		return fresh
+	case err != nil:
+		f.log.Warn("the metadata snapshot cannot be used, the whole topic is read", "path", f.opt.Snapshot, "error", err)
+		f.metrics.loaded("damaged")
+		return fresh
+	}
+	f.log.Info("the metadata snapshot is read", "path", f.opt.Snapshot, "segments", file.view.Segments(), "took", time.Since(start))
+	f.mu.Lock()
+	f.known = file.topics
+	f.mu.Unlock()
+	f.savedAt = time.Now()
+	return &replay{
+		clusterID: file.clusterID, topicID: file.topicID, positions: file.positions, epochs: file.epochs, fromFile: true,
+		tier: file.tier,
+	}
+}
+
+// startAnew drops what was replayed. The view stays until the new replay has caught up, but nothing is answered from it.
+func (f *Follower) startAnew(why error) {
+	if f.restarts.Failed(time.Now(), "", true) {
+		f.log.Warn("the whole metadata topic is read again", "reason", why)
+	}
+	if f.replay.fromFile && !f.replay.caughtUp {
+		f.metrics.loaded("refused")
+	}
+	f.replay = &replay{tier: tier.New()}
+	f.published.Store(false)
+	f.mu.Lock()
+	f.known = known{}
+	f.mu.Unlock()
+	f.progress.begin(nil, nil, time.Time{})
+}
+
+// publish makes the replay the view: bounds and segments together.
+func (f *Follower) publish() {
+	r := f.replay
+	r.caughtUp = true
+	f.restarts.Over(time.Now()) // the line below tells
+	f.progress.complete(r.then)
+	f.metrics.fullLoad(!r.fromFile)
+	f.mu.Lock()
+	f.bounds = newTold()
+	f.tell(r.tier)
+	old := f.view.Swap(r.tier)
+	f.published.Store(true)
+	f.mu.Unlock()
+	f.log.Info("the metadata topic is read to the end seen at the start", "segments", r.tier.Snapshot().Segments())
+	now := r.tier.Snapshot()
+	for p := range old.Snapshot().Partitions() {
+		is, _ := now.Partition(p.ID())
+		for _, s := range p.Segments(true) {
+			if s.State == tier.CopyFinished && !finishedIn(is, s.ID) {
+				f.deleted(s)
+			}
+		}
+	}
+	f.wake()
+}
+
+func finishedIn(p *tier.Partition, id segment.UUID) bool {
+	if p == nil {
+		return false
+	}
+	s, ok := p.Segment(id)
+	return ok && s.State == tier.CopyFinished
+}
+
+// deleted tells of segments that left the view, of those of one change at a time.
+func (f *Follower) deleted(list ...*tier.Segment) {
+	if f.opt.OnDelete == nil || len(list) == 0 {
+		return
+	}
+	f.deleting.Lock()
+	defer f.deleting.Unlock()
+	for _, s := range list {
+		f.opt.OnDelete(s)
+	}
+}
+
+// save writes the snapshot file in the background when it is due.
+func (f *Follower) save(now time.Time) {
+	if f.saving != nil {
+		select {
+		case err := <-f.saving:
+			f.saving = nil
+			f.saved(err)
+		default:
+			return
+		}
+	}
+	if f.opt.Snapshot == "" || !f.replay.caughtUp || f.unsaved == 0 || now.Sub(f.savedAt) < f.opt.SnapshotEvery {
+		return
+	}
+	f.savedAt, f.unsaved = now, 0
+	state := f.state()
+	done := make(chan error, 1)
+	f.saving = done
+	f.running.Go(func() { done <- saveSnapshot(f.opt.Snapshot, state) })
+}
+
+// saveAtEnd runs when nothing else does.
+func (f *Follower) saveAtEnd() error {
+	if f.saving != nil {
+		f.saved(<-f.saving)
+	}
+	if f.opt.Snapshot == "" || !f.replay.caughtUp || f.unsaved == 0 {
+		return nil
+	}
+	err := saveSnapshot(f.opt.Snapshot, f.state())
+	f.saved(err)
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// state is one moment: the following goroutine is the only one that moves segments and positions.
+func (f *Follower) state() *replayed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.replay
+	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), f.known.recorded(), r.tier.Snapshot()}
+}
+
+func (f *Follower) saved(err error) {
+	f.metrics.saved(err)
+	if err == nil {
+		if _, logged := f.unsaving.Over(time.Now()); logged {
+			f.log.Info("the metadata snapshot is written again", "path", f.opt.Snapshot)
+		}
+		return
+	}
+	f.unsaved++ // it has to be tried again
+	if f.unsaving.Failed(time.Now(), "", true) {
+		f.log.Warn("the metadata snapshot cannot be written", "path", f.opt.Snapshot, "error", err)
+	}
+}

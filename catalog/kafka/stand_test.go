@@ -1,0 +1,325 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"coldtap/cluster"
+	"coldtap/internal/testing/clusterfixture"
+	"coldtap/segment"
+	"coldtap/tier"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// readOnly are the keys that a follower may send.
+var readOnly = map[int16]bool{
+	kmsg.ApiVersions.Int16(): true, kmsg.Metadata.Int16(): true, kmsg.ListOffsets.Int16(): true, kmsg.Fetch.Int16(): true,
+}
+
+// stand is a cluster with a metadata topic.
+type stand struct {
+	*kfake.Cluster
+	writer *kgo.Client
+
+	mu      sync.Mutex
+	asked   map[int16]int                          // requests by key, those of the writer left out
+	fetched []wanted                               // what Fetches asked for, of which only what a test looks at
+	mute    int32                                  // a node that answers no Fetch, -1 = none
+	deaf    int32                                  // a node that answers no ListOffsets, -1 = none
+	serve   func(*kmsg.FetchRequest) kmsg.Response // nil, or a nil answer = as the cluster does
+	down    map[int16]bool                         // keys that are answered by a closed connection; -1 = all
+}
+
+func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.ClusterID("stand"), kfake.SeedTopics(partitions, Name)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s := &stand{Cluster: c, asked: map[int16]int{}, down: map[int16]bool{}, mute: -1, deaf: -1}
+	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked[req.Key()]++
+		if f, ok := req.(*kmsg.FetchRequest); ok {
+			for _, p := range f.Topics[0].Partitions {
+				s.fetched = append(s.fetched, wanted{p.Partition, position{offset: p.FetchOffset, epoch: p.LastFetchedEpoch}})
+			}
+		}
+		if req.Key() == kmsg.Fetch.Int16() && c.CurrentNode() == s.mute {
+			return nil, errors.New("mute"), true
+		}
+		if req.Key() == kmsg.ListOffsets.Int16() && c.CurrentNode() == s.deaf {
+			return nil, errors.New("deaf"), true
+		}
+		if f, ok := req.(*kmsg.FetchRequest); ok && s.serve != nil {
+			if resp := s.serve(f); resp != nil {
+				return resp, nil, true
+			}
+		}
+		if s.down[req.Key()] || s.down[-1] {
+			return nil, errors.New("down"), true
+		}
+		return nil, nil, false
+	})
+	s.hire(t)
+	return s
+}
+
+// hire makes a writer that knows the topic as it is now.
+func (s *stand) hire(t testing.TB) {
+	t.Helper()
+	w, err := kgo.NewClient(append(s.options(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	s.writer = w
+}
+
+func (s *stand) options() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(s.ListenAddrs()...)} }
+
+// fail lets requests of a key fail, or all of them (-1).
+func (s *stand) fail(key int16, down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down[key] = down
+}
+
+// forget begins to count requests anew.
+func (s *stand) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.asked)
+	s.fetched = nil
+}
+
+// raw writes values to a partition.
+func (s *stand) raw(t testing.TB, partition int32, values ...[]byte) {
+	t.Helper()
+	var records []*kgo.Record
+	for _, v := range values {
+		records = append(records, &kgo.Record{Topic: Name, Partition: partition, Value: v})
+	}
+	if err := s.writer.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write files records where brokers would.
+func (s *stand) write(t testing.TB, partitions int32, records ...Record) {
+	t.Helper()
+	for _, r := range records {
+		value, err := Append(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := tier.PartitionID{}
+		switch r := r.(type) {
+		case *Segment:
+			of = r.Partition
+		case *Update:
+			of = r.Partition
+		case *PartitionDelete:
+			of = r.Partition
+		}
+		s.raw(t, PartitionOf(of, partitions), value)
+	}
+}
+
+// dumped writes the records of a frozen cluster.
+func (s *stand) dumped(t testing.TB, f *clusterfixture.Fixture) {
+	t.Helper()
+	byPartition := map[int32][][]byte{}
+	for _, m := range f.Metadata {
+		byPartition[m.Partition] = append(byPartition[m.Partition], m.Value)
+	}
+	for p, values := range byPartition {
+		s.raw(t, p, values...)
+	}
+}
+
+// calm is a cluster that says what it was told to say.
+type calm struct {
+	mu      sync.Mutex
+	view    *cluster.View
+	away    error
+	hung    []int32 // brokers that lead and do not answer
+	denied  []segment.UUID
+	said    bool           // which topics there are; else nothing is known of any
+	watched []segment.UUID // ascending
+}
+
+func (c *calm) View() *cluster.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.view
+}
+
+func (c *calm) Refresh(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away != nil {
+		return c.away
+	}
+	v := cluster.View{}
+	if c.view != nil {
+		v = *c.view
+	}
+	v.At = time.Now()
+	v.Topics = slices.Clone(v.Topics)
+	for i := range v.Topics {
+		t := &v.Topics[i]
+		t.Partitions = slices.Clone(t.Partitions)
+		for j := range t.Partitions {
+			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.denied, t.ID) && !slices.Contains(c.hung, p.Leader) {
+				p.BoundsAt = v.At
+			}
+		}
+	}
+	v.Missing = map[segment.UUID]cluster.Absence{}
+	for _, id := range c.watched {
+		if slices.Contains(c.denied, id) {
+			v.Missing[id] = cluster.TopicDenied
+		} else if _, ok := v.Topic(id); !ok && c.said {
+			v.Missing[id] = cluster.TopicGone
+		}
+	}
+	c.view = &v
+	return ctx.Err()
+}
+
+func (c *calm) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) error {
+	return c.Refresh(ctx)
+}
+
+func (c *calm) Watch(topics map[segment.UUID]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watched = slices.SortedFunc(maps.Keys(topics), func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
+}
+
+func (c *calm) watches() []segment.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched
+}
+
+func (c *calm) say(topics ...cluster.Topic) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = true
+	c.view = &cluster.View{ClusterID: "stand", At: time.Now(), Topics: topics}
+}
+
+func (s *stand) open(t testing.TB, opt Options) *Follower {
+	t.Helper()
+	opt.Client = append(opt.Client, s.options()...)
+	if opt.Cluster == nil {
+		opt.Cluster = &calm{}
+	}
+	f, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// ready waits until f is.
+func ready(t testing.TB, f *Follower) {
+	t.Helper()
+	until(t, f, func() bool { return f.Ready() == nil })
+}
+
+// until waits for the follower to have come so far.
+func until(t testing.TB, f *Follower, so func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("it does not come: %v, %+v", f.Ready(), f.Status())
+		}
+	}
+}
+
+func refreshed(t testing.TB, f *Follower) *tier.Snapshot {
+	t.Helper()
+	if err := f.Refresh(t.Context(), tier.PartitionID{}); err != nil {
+		t.Fatal(err)
+	}
+	return f.Snapshot()
+}
+
+// sameView compares what two views say of segments: all of them, which is read for which offset, and what is kept beside.
+func sameView(t testing.TB, got, want *tier.Snapshot) {
+	t.Helper()
+	if got.Segments() != want.Segments() {
+		t.Errorf("%d segments, want %d", got.Segments(), want.Segments())
+	}
+	compare := func(p *tier.Partition) {
+		q, ok := got.Partition(p.ID())
+		if !ok {
+			if len(p.Segments(true)) > 0 {
+				t.Errorf("%v is missing", p.ID())
+			}
+			return
+		}
+		if a, b := listing(q), listing(p); !slices.Equal(a, b) {
+			t.Errorf("%v holds\n%v, want\n%v", p.ID(), a, b)
+		}
+	}
+	for p := range want.Partitions() {
+		compare(p)
+	}
+	for p := range got.Partitions() {
+		if _, ok := want.Partition(p.ID()); !ok && len(p.Segments(true)) > 0 {
+			t.Errorf("%v is too many", p.ID())
+		}
+	}
+	for _, topic := range want.Topics() {
+		if is, ok := got.TopicByName(topic.Name); !ok || is.ID != topic.ID {
+			t.Errorf("topic %s is %v, want %v", topic.Name, is.ID, topic.ID)
+		}
+	}
+}
+
+// listing is a partition in words: each segment, and what each offset around its borders is read from.
+func listing(p *tier.Partition) (lines []string) {
+	offsets := map[int64]bool{}
+	for _, s := range p.Segments(true) {
+		lines = append(lines, words(s, p))
+		for _, o := range []int64{s.BaseOffset, s.EndOffset} {
+			offsets[o-1], offsets[o], offsets[o+1] = true, true, true
+		}
+	}
+	for _, o := range slices.Sorted(maps.Keys(offsets)) {
+		if s, ok := p.Find(o); ok {
+			lines = append(lines, s.ID.String())
+		}
+	}
+	return append(lines, fmt.Sprint(p.HighestOfEpochs(), p.Lineage()))
+}
+
+func words(s *tier.Segment, p *tier.Partition) string {
+	w, _ := describe(&Segment{*s})
+	if len(p.Shadowed(s)) > 0 {
+		w += " shadowed"
+	}
+	return w
+}

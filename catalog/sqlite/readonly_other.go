@@ -1,5 +1,0 @@
-//go:build !unix
-
-package sqlite
-
-func isReadOnly(string) bool { return false }

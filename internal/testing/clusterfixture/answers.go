@@ -1,0 +1,124 @@
+package clusterfixture
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+
+	"coldtap/internal/testing/testkit"
+)
+
+// Fetch is the leader's answer to one Fetch request (version 17, minBytes 1) for one partition.
+type Fetch struct {
+	Topic             string  `json:"topic"`
+	Partition         int32   `json:"partition"`
+	Offset            int64   `json:"offset"`
+	Isolation         string  `json:"isolation"`
+	PartitionMaxBytes int64   `json:"partitionMaxBytes"`
+	ErrorCode         int16   `json:"errorCode"`
+	Remote            bool    `json:"remote"` // the offset is below the local log start
+	Bytes             int64   `json:"bytes"`  // of records, a cut last batch included
+	SHA256            string  `json:"sha256"` // of those bytes
+	CompleteBatches   int     `json:"completeBatches"`
+	CompleteBytes     int64   `json:"completeBytes"`
+	FirstBaseOffset   int64   `json:"firstBaseOffset"`     // -1 = no records
+	Aborted           []Abort `json:"abortedTransactions"` // in no order; nil = null
+}
+
+// Abort is an entry of a Fetch answer's list of aborted transactions: producer id and first offset.
+type Abort [2]int64
+
+// ListOffset is the leader's answer to one ListOffsets question. Query is a timestamp in milliseconds, or one of Kafka's
+// negative numbers: -1 latest, -2 earliest, -3 greatest timestamp, -4 earliest local, -5 latest tiered, -6 earliest
+// pending upload.
+type ListOffset struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Isolation string `json:"isolation"`
+	Query     int64  `json:"query"`
+	Offset    int64  `json:"offset"`
+	Timestamp int64  `json:"timestamp"`
+}
+
+// Expected gives what the consumer read of a partition ("txn-0") with an isolation level ("read_committed" or
+// "read_uncommitted"), from the log's start to its end: the part that only the brokers hold is included.
+func (f *Fixture) Expected(tb testing.TB, partition, isolation string) []testkit.Record {
+	tb.Helper()
+	parsed, ok := f.expected[partition+"."+isolation]
+	if !ok {
+		parsed, ok = f.expected[partition+".read_uncommitted"]
+	}
+	if !ok {
+		tb.Fatalf("nothing is known of %s %s", partition, isolation)
+	}
+	records, err := parsed()
+	if err != nil {
+		tb.Fatalf("%s %s: %v", partition, isolation, err)
+	}
+	return records
+}
+
+func parseConsumed(b []byte) ([]testkit.Record, error) {
+	var lines []consumed
+	if err := parseLines(b, &lines); err != nil {
+		return nil, err
+	}
+	records := make([]testkit.Record, len(lines))
+	for i, line := range lines {
+		records[i] = line.record()
+	}
+	return records, nil
+}
+
+// consumed is a record in the words of the consumer's dump.
+type consumed struct {
+	Offset      int64    `json:"offset"`
+	Timestamp   int64    `json:"timestamp"`
+	Type        string   `json:"timestamp_type"`
+	LeaderEpoch int32    `json:"leader_epoch"`
+	Key         nullable `json:"key"`
+	Value       nullable `json:"value"`
+	ValueSHA256 string   `json:"value_sha256"`
+	ValueLength int64    `json:"value_length"`
+	Headers     []header `json:"headers"`
+}
+
+func (c *consumed) record() testkit.Record {
+	r := testkit.Record{
+		Offset: c.Offset, Timestamp: c.Timestamp, AppendTime: c.Type == "LogAppendTime", LeaderEpoch: c.LeaderEpoch,
+		Key: c.Key, Value: c.Value, ValueSHA256: c.ValueSHA256, ValueLength: c.ValueLength,
+	}
+	for _, h := range c.Headers {
+		r.Headers = append(r.Headers, testkit.Header(h))
+	}
+	return r
+}
+
+// nullable is base64 or null; no bytes and null are different.
+type nullable []byte
+
+func (n *nullable) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, []byte("null")) {
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	raw, err := base64.StdEncoding.DecodeString(s)
+	*n = append([]byte{}, raw...)
+	return err
+}
+
+// header is one header, [key, value].
+type header testkit.Header
+
+func (h *header) UnmarshalJSON(b []byte) error {
+	var value nullable
+	if err := json.Unmarshal(b, &[]any{&h.Key, &value}); err != nil {
+		return err
+	}
+	h.Value = value
+	return nil
+}
