@@ -131,7 +131,8 @@ func get(ctx context.Context, client *http.Client, url string, buffer []byte) (i
 
 // ServeBare is the server that Raw compares with: a fasthttp handler that streams rawBody bytes from memory, one MiB a
 // write. It goes round as much memory as coldtap does, since sending the same few bytes from the processor's cache
-// again and again would be cheaper than any server can be. It says where it listens as `coldtap serve --log-format json` does, and serves until ctx ends.
+// again and again would be cheaper than any server can be. It says where it listens as `coldtap serve --log-format
+// json` does, and serves until ctx ends.
 func ServeBare(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

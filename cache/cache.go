@@ -168,7 +168,8 @@ func (c *Cache) DropSegment(topic [16]byte, partition int32, segment [16]byte) {
 }
 
 // Drop forgets one chunk, whose bytes turned out not to be those of the log; readers keep what they hold. When it
-// returns no look-up finds this chunk; one that was loaded since under the same key stays. The caller need not hold the chunk.
+// returns no look-up finds this chunk; one that was loaded since under the same key stays. The caller need not hold the
+// chunk.
 func (c *Cache) Drop(ch *Chunk) {
 	if !c.enter() {
 		return

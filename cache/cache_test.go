@@ -366,8 +366,8 @@ func TestDropSegment(t *testing.T) {
 	}
 }
 
-// A chunk whose bytes are damaged is forgotten alone, wherever it lives, and never at the cost of one that was loaded in
-// its place.
+// A chunk whose bytes are damaged is forgotten alone, wherever it lives, and never at the cost of one that was loaded
+// in its place.
 func TestDrop(t *testing.T) {
 	c, st := open(t, 16), &store{}
 	for n := range 12 { // more than the window holds

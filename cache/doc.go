@@ -13,12 +13,12 @@
 //
 // # Who owns a chunk
 //
-// Chunks are counted references. The index's own reference counts as one; each *Chunk handed out is one more and belongs to
-// the caller, who gives it back with Release, exactly once. The cache lets go only of a chunk that nobody else
-// holds (its count goes from one to zero in one step, and never up from zero), so a chunk in use stays findable and is
-// never loaded twice. DropSegment and Drop are the exceptions: they forget chunks whoever holds them, and a chunk
-// that was dropped can be loaded again while the old one is still held. Chunk headers are garbage-collected and never
-// reused; only slabs are.
+// Chunks are counted references. The index's own reference counts as one; each *Chunk handed out is one more and
+// belongs to the caller, who gives it back with Release, exactly once. The cache lets go only of a chunk that nobody
+// else holds (its count goes from one to zero in one step, and never up from zero), so a chunk in use stays findable
+// and is never loaded twice. DropSegment and Drop are the exceptions: they forget chunks whoever holds them, and a
+// chunk that was dropped can be loaded again while the old one is still held. Chunk headers are garbage-collected and
+// never reused; only slabs are.
 //
 // # Who stays
 //

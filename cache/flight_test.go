@@ -172,7 +172,8 @@ func TestJ16AbsenceIsNotKept(t *testing.T) {
 	mustRead(t, c, st.chunkOf(1, 0))
 }
 
-// A failed load goes to the one who led it; one of the others tries again, and if that fails too nobody tries for the rest.
+// A failed load goes to the one who led it; one of the others tries again, and if that fails too nobody tries for the
+// rest.
 func TestFailurePromotesOneWaiterOnce(t *testing.T) {
 	for _, second := range []error{nil, errStore} {
 		t.Run(fmt.Sprint(second), func(t *testing.T) {
@@ -419,7 +420,8 @@ func TestCloseEndsFlights(t *testing.T) {
 	})
 }
 
-// A Source that does not listen to its context delays the end, not the caller of Close, and may still write into its slab.
+// A Source that does not listen to its context delays the end, not the caller of Close, and may still write into its
+// slab.
 func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, st := open(t, 4), &store{}

@@ -2,8 +2,8 @@
 
 package cache
 
-// mapping is the arena's memory on the Go heap: the race detector watches only that, and each slab is an object of its own
-// so that a slice that runs out of its slab is caught.
+// mapping is the arena's memory on the Go heap: the race detector watches only that, and each slab is an object of its
+// own so that a slice that runs out of its slab is caught.
 type mapping struct{ mem [][]byte }
 
 func newMapping(slabs, slabSize int) (mapping, error) {

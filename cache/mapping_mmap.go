@@ -4,8 +4,8 @@ package cache
 
 import "golang.org/x/sys/unix"
 
-// mapping is the arena's memory: anonymous pages outside the Go heap, so that tens of gigabytes of chunks don't count in
-// the garbage collector's arithmetic (with GOGC=100 a heap of that size would be allowed to double).
+// mapping is the arena's memory: anonymous pages outside the Go heap, so that tens of gigabytes of chunks don't count
+// in the garbage collector's arithmetic (with GOGC=100 a heap of that size would be allowed to double).
 type mapping struct{ mem []byte }
 
 func newMapping(slabs, slabSize int) (mapping, error) {

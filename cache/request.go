@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Key names a chunk: which segment (topic id, partition, segment id: identity, never a name, so that a topic deleted and
-// created again shares nothing) and which piece of it.
+// Key names a chunk: which segment (topic id, partition, segment id: identity, never a name, so that a topic deleted
+// and created again shares nothing) and which piece of it.
 type Key struct {
 	Topic     [16]byte
 	Segment   [16]byte
@@ -22,9 +22,9 @@ func (k Key) String() string {
 // Source loads chunks. A value stands for one segment and is shared by its chunks; it must stay valid after the request
 // that brought it. Called concurrently.
 type Source interface {
-	// LoadChunk fills all of dst with the log bytes [off, off+len(dst)), or fails. It must not touch dst after it returned.
-	// ctx is the flight's, not a request's. urgency Ahead means that nobody waits yet.
-	// A Source that queues for its turn says so with Queued.
+	// LoadChunk fills all of dst with the log bytes [off, off+len(dst)), or fails. It must not touch dst after it
+	// returned. ctx is the flight's, not a request's. urgency Ahead means that nobody waits yet. A Source that queues for
+	// its turn says so with Queued.
 	LoadChunk(ctx context.Context, off int64, dst []byte, urgency Urgency) (Loaded, error)
 }
 

@@ -2,8 +2,9 @@ package cache
 
 import "time"
 
-// unreadGrace is how long a chunk that read-ahead brought is spared while nobody has read it. A reader that takes longer
-// for two chunks does not need them ahead; and without an end, chunks of readers that left would hold their slabs for ever.
+// unreadGrace is how long a chunk that read-ahead brought is spared while nobody has read it. A reader that takes
+// longer for two chunks does not need them ahead; and without an end, chunks of readers that left would hold their
+// slabs for ever.
 const unreadGrace = 10 * time.Second
 
 // admitLocked makes a landed chunk a cached one. The cache's reference is counted already.

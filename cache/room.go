@@ -92,7 +92,8 @@ func (c *Cache) giveBack(p place) {
 	c.mu.Unlock()
 }
 
-// startPressureLocked makes sure that somebody asks readers to let go while loads wait. The caller is counted in c.running.
+// startPressureLocked makes sure that somebody asks readers to let go while loads wait. The caller is counted in
+// c.running.
 func (c *Cache) startPressureLocked() {
 	if c.onPressure == nil || c.pressing {
 		return

@@ -231,7 +231,8 @@ func TestPressureBehindAHangingLoad(t *testing.T) {
 	})
 }
 
-// Read-ahead spares what other read-ahead brought a moment ago, but chunks nobody came for don't hold their slabs for ever.
+// Read-ahead spares what other read-ahead brought a moment ago, but chunks nobody came for don't hold their slabs for
+// ever.
 func TestUnreadChunksAreSparedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, st := open(t, 8), &store{}

@@ -172,7 +172,8 @@ func TestJ4DropRacesWithReaders(t *testing.T) {
 	dropper.Wait()
 }
 
-// J8: loaded bytes go to those who wait, whatever the cache makes of them: 2,000 cold chunks at once, in a memory for 32.
+// J8: loaded bytes go to those who wait, whatever the cache makes of them: 2,000 cold chunks at once, in a memory for
+// 32.
 func TestJ8LoadedBytesReachTheirReaders(t *testing.T) {
 	c, st := open(t, 32), &store{}
 	var wg sync.WaitGroup

@@ -1,7 +1,8 @@
 // Package catalog is where a tier's metadata lives: it feeds a tier.Tier for readers and records what offloaders do.
 //
 // Its sub-packages are those places: sqlite (embedded, written by coldtap's offloader), topic (a live cluster's
-// __remote_log_metadata) and archive (the manifests of a bucket alone). Readers see only Source, offloaders only Writer.
+// __remote_log_metadata) and archive (the manifests of a bucket alone). Readers see only Source, offloaders only
+// Writer.
 package catalog
 
 import (
@@ -17,8 +18,9 @@ type Source interface {
 	Snapshot() *tier.Snapshot
 	// Ready is nil once the view is complete, else an *Error that says why not.
 	Ready() error
-	// Refresh catches up with the store now; it is called on doubt, before an answer that depends on being current. nil means
-	// that the view is from after the call, for what concerns the partition; the zero id means no partition in particular.
+	// Refresh catches up with the store now; it is called on doubt, before an answer that depends on being current. nil
+	// means that the view is from after the call, for what concerns the partition; the zero id means no partition in
+	// particular.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
 	// Known is nil when what the view says of a partition's bounds can be relied on, else an *Error of Kind NotReady that
 	// says why not: its leader has not told them yet, or the cluster denies them.

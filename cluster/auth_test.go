@@ -292,7 +292,8 @@ func TestTLSRefusedByTheBroker(t *testing.T) {
 	}
 }
 
-// TestTLSRootsRotate: a CA file that is replaced in place counts from the next connection on, one that is damaged does not.
+// TestTLSRootsRotate: a CA file that is replaced in place counts from the next connection on, one that is damaged does
+// not.
 func TestTLSRootsRotate(t *testing.T) {
 	serverCert, serverKey := selfSigned(t, "broker.test")
 	otherCert, _ := selfSigned(t, "other.test")

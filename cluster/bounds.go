@@ -23,7 +23,8 @@ const (
 	boundKinds
 )
 
-// boundAsks says how each is asked. The version matters: an older broker takes -4 and -5 for points in time, and answers.
+// boundAsks says how each is asked. The version matters: an older broker takes -4 and -5 for points in time, and
+// answers.
 var boundAsks = [boundKinds]struct {
 	timestamp int64
 	isolation int8
@@ -172,8 +173,8 @@ func indexOf(parts []*partition) partIndex {
 	return index
 }
 
-// adopt takes over what the leader of the present epoch answered, as far as it can be true. A kind of tiered storage that
-// was not answered alone (localStart, latestTiered) stays as it was.
+// adopt takes over what the leader of the present epoch answered, as far as it can be true. A kind of tiered storage
+// that was not answered alone (localStart, latestTiered) stays as it was.
 func (p *partition) adopt(b *bounds, reject func(reason string)) {
 	now := &p.now
 	was := [boundKinds]int64{now.LogStart, now.LocalStart, now.LatestTiered, now.LastStable, now.HighWatermark}

@@ -54,9 +54,9 @@ type waiting struct {
 	only map[PartitionID]bool
 }
 
-// Open starts asking the cluster and returns without waiting for it. notify, if not nil, is called with each new View, in
-// order and never concurrently; it must not call Refresh or Close, which wait for it. The Client is the caller's to Close.
-// An error is an *Error of Kind Option.
+// Open starts asking the cluster and returns without waiting for it. notify, if not nil, is called with each new View,
+// in order and never concurrently; it must not call Refresh or Close, which wait for it. The Client is the caller's to
+// Close. An error is an *Error of Kind Option.
 func Open(cfg Config, notify func(*View)) (*Client, error) {
 	if len(cfg.Bootstrap) == 0 {
 		return nil, &Error{Kind: Option, Op: "bootstrap", Err: errNoBootstrap}
@@ -83,11 +83,12 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 	return c, nil
 }
 
-// Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at once.
-// Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all together.
+// Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at
+// once. Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all
+// together.
 //
-// The names are those that the topics had when they were last heard of, empty where that is not known. They are for logs and
-// errors, and for brokers that cannot be asked for an id (Metadata below version 12).
+// The names are those that the topics had when they were last heard of, empty where that is not known. They are for
+// logs and errors, and for brokers that cannot be asked for an id (Metadata below version 12).
 func (c *Client) Watch(topics map[segment.UUID]string) {
 	set := maps.Clone(topics)
 	delete(set, segment.UUID{})
@@ -110,13 +111,13 @@ func (c *Client) View() *View { return c.view.Load() }
 // Refresh waits for a round that starts after the call. nil means that there is a new View whose requests were all sent
 // after the call began, and that notify has returned from it; it does not mean that every leader answered, which
 // Partition.BoundsAt tells (not before View.At). Callers that wait together share one round, and at most ten start per
-// second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors are
-// *Error.
+// second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors
+// are *Error.
 func (c *Client) Refresh(ctx context.Context) error { return c.refresh(ctx) }
 
-// RefreshOnly is Refresh for a few partitions of watched topics: one Metadata request that names their topics, and to their
-// leaders one request per kind of bound. Where that does not do, because a topic has another id by now or an answer is an
-// error, the round is about everything. Calls that wait together share one round.
+// RefreshOnly is Refresh for a few partitions of watched topics: one Metadata request that names their topics, and to
+// their leaders one request per kind of bound. Where that does not do, because a topic has another id by now or an
+// answer is an error, the round is about everything. Calls that wait together share one round.
 func (c *Client) RefreshOnly(ctx context.Context, partitions ...PartitionID) error {
 	return c.refresh(ctx, partitions...)
 }
@@ -240,8 +241,8 @@ func (c *Client) run(ctx context.Context, at *located) {
 	}
 }
 
-// begin takes what the round is for; calls of Refresh from here on wait for the round after it. early says that the round is
-// before its time, so that it is about what somebody waits for, if that is not everything.
+// begin takes what the round is for; calls of Refresh from here on wait for the round after it. early says that the
+// round is before its time, so that it is about what somebody waits for, if that is not everything.
 func (c *Client) begin(early bool) (w *waiting, watched map[segment.UUID]string, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

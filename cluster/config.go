@@ -35,9 +35,9 @@ const (
 	readBytes = 32 << 20
 )
 
-// ClientOptions are kgo options for a client of this cluster: addresses, TLS, SASL, the client id, timeouts that notice a
-// dead broker within 5 s and give up within 10 s, and no client metrics pushed to brokers. Topic creation stays off. What
-// kgo logs goes to Logger at debug level only, since who uses the client reports its failures.
+// ClientOptions are kgo options for a client of this cluster: addresses, TLS, SASL, the client id, timeouts that notice
+// a dead broker within 5 s and give up within 10 s, and no client metrics pushed to brokers. Topic creation stays off.
+// What kgo logs goes to Logger at debug level only, since who uses the client reports its failures.
 func (c Config) ClientOptions() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Bootstrap...),

@@ -39,8 +39,8 @@ func (d dialer) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return &encrypted{conn, addr}, nil
 }
 
-// encrypted is a connection whose broker may still refuse us: in TLS 1.3 our handshake is over before the broker has looked
-// at our certificate, and its alert is what the first read gets.
+// encrypted is a connection whose broker may still refuse us: in TLS 1.3 our handshake is over before the broker has
+// looked at our certificate, and its alert is what the first read gets.
 type encrypted struct {
 	net.Conn
 	addr string

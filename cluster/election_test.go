@@ -77,8 +77,8 @@ func (e *elected) serve(k *kfake.Cluster, id segment.UUID) {
 	})
 }
 
-// TestLineageThroughAnUncleanElection: what the deposed leader wrote beyond its successor's log is out of the lineage at
-// once, and nothing of older epochs is in it before the successor has said how far its log goes.
+// TestLineageThroughAnUncleanElection: what the deposed leader wrote beyond its successor's log is out of the lineage
+// at once, and nothing of older epochs is in it before the successor has said how far its log goes.
 func TestLineageThroughAnUncleanElection(t *testing.T) {
 	before := lin(5, 0, 7, 50)
 	for _, tt := range []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// roundOf asks for a few partitions of watched topics alone, and gives the View with what came of it: six requests where a
-// round about everything sends five to each broker and a list of all topics. nil: it takes that round to tell, because a
-// topic was not watched in the last one, is gone or may not be described, or because brokers do not answer.
+// roundOf asks for a few partitions of watched topics alone, and gives the View with what came of it: six requests
+// where a round about everything sends five to each broker and a list of all topics. nil: it takes that round to tell,
+// because a topic was not watched in the last one, is gone or may not be described, or because brokers do not answer.
 func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUID]string, only map[PartitionID]bool) *View {
 	if last == nil || a.version < idVersion {
 		return nil

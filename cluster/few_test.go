@@ -50,7 +50,8 @@ func (a *asked) reset() {
 	clear(a.named)
 }
 
-// TestRefreshOnly asks for one topic and one partition, and gives what its leader says now; everything else stays as it was.
+// TestRefreshOnly asks for one topic and one partition, and gives what its leader says now; everything else stays as it
+// was.
 func TestRefreshOnly(t *testing.T) {
 	k := brokers(t, kfake.SeedTopics(5, "payments"))
 	a := counted(k)

@@ -28,11 +28,12 @@ const (
 // lineage is what is known of the leader epochs that wrote a partition, and the walk that finds out more.
 //
 // The walk goes down: asked for an epoch, the leader gives the largest epoch up to it that wrote, and its end offset,
-// which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it gives the epoch asked
-// and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when an end offset is not
-// above the log start, and early at an epoch that was known before: two logs that both hold records of one epoch are equal up
-// to that epoch's start. An answer that is undefined (epoch -1) ends it, and the next round starts anew: the leader has no
-// epochs of its log, as with old message formats. Until it has, what was known before stays below the end of its log.
+// which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it gives the epoch
+// asked and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when an end offset is
+// not above the log start, and early at an epoch that was known before: two logs that both hold records of one epoch
+// are equal up to that epoch's start. An answer that is undefined (epoch -1) ends it, and the next round starts anew:
+// the leader has no epochs of its log, as with old message formats. Until it has, what was known before stays below the
+// end of its log.
 //
 // The start of the first epoch that wrote after a prefix of records older than message format v2 is where they end; if
 // that epoch is 0 it is taken to begin at the log start, since there is no epoch below to ask for.
@@ -50,10 +51,10 @@ type lineage struct {
 // beyond is lost.
 //
 // pending says that the present leader epoch has not told its lineage. After an unclean election its log may part
-// anywhere from what was known before, so nothing of older epochs counts: the own epoch is shown from the log start on, as
-// if it had written all there is. What was known stays while waiting is certain to do no harm: while there is no leader, or
-// it says that it is not yet the leader of this epoch, the log is as it was. At the first sight of a partition there is
-// nothing to keep; nil then, until its leader answers for the bounds.
+// anywhere from what was known before, so nothing of older epochs counts: the own epoch is shown from the log start on,
+// as if it had written all there is. What was known stays while waiting is certain to do no harm: while there is no
+// leader, or it says that it is not yet the leader of this epoch, the log is as it was. At the first sight of a
+// partition there is nothing to keep; nil then, until its leader answers for the bounds.
 func (l *lineage) shown(p *partition, at time.Time) (list []segment.EpochStart, pending bool) {
 	now := &p.now
 	list = l.entries
@@ -162,8 +163,8 @@ func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) 
 	return walking
 }
 
-// undefined gives what is left to say when the leader has no epochs of its log: what was known below the end of it, which
-// is where its own begins if it has written nothing, and nil if it did not even tell that.
+// undefined gives what is left to say when the leader has no epochs of its log: what was known below the end of it,
+// which is where its own begins if it has written nothing, and nil if it did not even tell that.
 func (w *walk) undefined(p *Partition, old []segment.EpochStart) []segment.EpochStart {
 	end := w.end
 	if w.first {
@@ -181,8 +182,8 @@ func (w *walk) undefined(p *Partition, old []segment.EpochStart) []segment.Epoch
 	return append(list, segment.EpochStart{Epoch: w.under, StartOffset: end})
 }
 
-// walkLineages asks for the lineages that are due, all partitions of a broker in one request, if the leader answered for
-// the bounds in the View of at. more says that there is more to ask.
+// walkLineages asks for the lineages that are due, all partitions of a broker in one request, if the leader answered
+// for the bounds in the View of at. more says that there is more to ask.
 func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 	walking := map[int32][]*partition{}
 	for _, parts := range a.topics {

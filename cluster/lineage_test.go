@@ -162,7 +162,8 @@ func TestLineageFromAnOlderOne(t *testing.T) {
 	}
 }
 
-// TestLineageUnderALowerLogStart does not join what was known from a higher one: its first entry begins where it was cut.
+// TestLineageUnderALowerLogStart does not join what was known from a higher one: its first entry begins where it was
+// cut.
 func TestLineageUnderALowerLogStart(t *testing.T) {
 	l := leaderLog{lin(2, 0, 5, 100, 9, 250), 300}
 	if w := climb(l, 9, 50, lin(5, 150, 7, 240)); !slices.Equal(w.found, l.entries) {

@@ -37,8 +37,8 @@ type absent struct {
 	rest int // rounds for which it is not asked for
 }
 
-// askMissing asks for the watched topics that the list of all topics left out. A list does not tell why: a broker that lags
-// lists less, and so does every broker when the right to describe a topic is missing.
+// askMissing asks for the watched topics that the list of all topics left out. A list does not tell why: a broker that
+// lags lists less, and so does every broker when the right to describe a topic is missing.
 func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watched map[segment.UUID]string, version int16) (map[segment.UUID]Absence, *Error) {
 	var due []segment.UUID
 	missing := make(map[segment.UUID]*absent)

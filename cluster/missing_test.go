@@ -146,8 +146,8 @@ func TestDeniedTopicShows(t *testing.T) {
 	}
 }
 
-// TestMissingTopicsRest: an answer that stays the same is not asked for in each round, and a topic that is listed again is
-// there at once all the same.
+// TestMissingTopicsRest: an answer that stays the same is not asked for in each round, and a topic that is listed again
+// is there at once all the same.
 func TestMissingTopicsRest(t *testing.T) {
 	k, r := withRights(t)
 	r.set(false, kerr.TopicAuthorizationFailed)

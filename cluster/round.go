@@ -170,8 +170,8 @@ func (c *collected) keep(t *Topic) {
 	}
 }
 
-// partitions gives those of one topic, their bounds unknown. Where nothing has changed since the View before, the slice is
-// that of then: a cluster has 100,000 of them, of which few are watched.
+// partitions gives those of one topic, their bounds unknown. Where nothing has changed since the View before, the slice
+// is that of then: a cluster has 100,000 of them, of which few are watched.
 func (c *collected) partitions(id segment.UUID, t *kmsg.MetadataResponseTopic) []Partition {
 	answer := t.Partitions
 	slices.SortFunc(answer, func(x, y kmsg.MetadataResponseTopicPartition) int { return cmp.Compare(x.Partition, y.Partition) })
@@ -238,8 +238,8 @@ func (p *partition) elect(m *Partition, counts *metrics) {
 	p.now.Leader, p.now.LeaderEpoch, p.stale = m.Leader, m.LeaderEpoch, 0
 }
 
-// byLeader gives the watched partitions of each broker. Those without a leader are unanswered, and so are those of denied
-// topics, which leaders would not answer for either.
+// byLeader gives the watched partitions of each broker. Those without a leader are unanswered, and so are those of
+// denied topics, which leaders would not answer for either.
 func (a *asker) byLeader() map[int32][]*partition {
 	brokers := map[int32][]*partition{}
 	for id, parts := range a.topics {
@@ -277,8 +277,8 @@ func (a *asker) failure(err error) {
 	}
 }
 
-// fill puts the watched partitions into the View, and clears what is left of those that were watched before. hasty says that
-// a lineage has not been pending for long.
+// fill puts the watched partitions into the View, and clears what is left of those that were watched before. hasty says
+// that a lineage has not been pending for long.
 func (a *asker) fill(v *View) (hasty bool) {
 	for i := range v.Topics {
 		t := &v.Topics[i]

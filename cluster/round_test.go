@@ -82,7 +82,8 @@ func answerTopic(name string, id segment.UUID, epoch int32, leaders ...int32) km
 	return t
 }
 
-// TestTopicInTrouble keeps a topic that is not watched while it is listed with an error that does not say that it is gone.
+// TestTopicInTrouble keeps a topic that is not watched while it is listed with an error that does not say that it is
+// gone.
 func TestTopicInTrouble(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)

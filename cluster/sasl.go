@@ -42,10 +42,10 @@ const (
 	caFileSize = 4 << 20
 )
 
-// Mechanism gives what kgo needs, nil for no SASL. A password or token file is read at each authentication, not before, so
-// that rotation needs no restart and a secret may be mounted late; one newline at its end is dropped. While the file cannot
-// be read authentications fail (Unauthorized, the option's error inside). An error is an *Error of Kind Option that names
-// the option.
+// Mechanism gives what kgo needs, nil for no SASL. A password or token file is read at each authentication, not before,
+// so that rotation needs no restart and a secret may be mounted late; one newline at its end is dropped. While the file
+// cannot be read authentications fail (Unauthorized, the option's error inside). An error is an *Error of Kind Option
+// that names the option.
 func (o SASLOptions) Mechanism() (sasl.Mechanism, error) {
 	if o == (SASLOptions{}) {
 		return nil, nil

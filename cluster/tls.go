@@ -25,9 +25,9 @@ type TLS struct {
 	pair *keyPair // nil = no client certificate
 }
 
-// Config reads the files, and gives nil for plaintext. They are read again for each connection, so that what was replaced
-// in place is picked up; while a file cannot be read, or certificate and key do not fit each other, what was last good goes
-// on. An error is an *Error of Kind Option that names the option.
+// Config reads the files, and gives nil for plaintext. They are read again for each connection, so that what was
+// replaced in place is picked up; while a file cannot be read, or certificate and key do not fit each other, what was
+// last good goes on. An error is an *Error of Kind Option that names the option.
 func (o TLSOptions) Config() (*TLS, error) {
 	if o == (TLSOptions{}) {
 		return nil, nil

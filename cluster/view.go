@@ -27,8 +27,8 @@ type Topic struct {
 	Partitions []Partition // ascending
 }
 
-// Partition is one partition of a topic. Offsets are -1 and the lineage is nil where they are not known: the topic is not
-// watched, or the partition had no leader that answered and nothing is known from before.
+// Partition is one partition of a topic. Offsets are -1 and the lineage is nil where they are not known: the topic is
+// not watched, or the partition had no leader that answered and nothing is known from before.
 type Partition struct {
 	Number      int32
 	Leader      int32 // broker id; -1 = none
@@ -49,7 +49,8 @@ type Partition struct {
 	// an older epoch wrote from there on is not in the log. nil: the leader cannot tell, or was never reached.
 	Lineage []segment.EpochStart
 	// LineagePending says that the leader of LeaderEpoch has not told the lineage yet. Lineage is then {LeaderEpoch,
-	// LogStart}, since the log may have parted anywhere from the one that was known; or that one, while there is no leader.
+	// LogStart}, since the log may have parted anywhere from the one that was known; or that one, while there is no
+	// leader.
 	LineagePending bool
 }
 

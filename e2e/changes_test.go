@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestWhatChangesUnderReaders is what operators do to a cluster on a good day, as clients and coldtap's log show it: brokers
-// that are restarted one by one are nobody's trouble, and a topic that is deleted, or taken out of the tier, is so at once.
+// TestWhatChangesUnderReaders is what operators do to a cluster on a good day, as clients and coldtap's log show it:
+// brokers that are restarted one by one are nobody's trouble, and a topic that is deleted, or taken out of the tier, is
+// so at once.
 func TestWhatChangesUnderReaders(t *testing.T) {
 	st := newStand(t)
 	g, err := newGateway(st.ctx, st.cluster)

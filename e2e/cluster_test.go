@@ -92,8 +92,8 @@ func (c *cluster) bootstrap() (addresses []string) {
 	return addresses
 }
 
-// settings make everything that waits in production happen within a second: tiering, local and total retention, cleaning,
-// and noticing that a broker is dead (3 s).
+// settings make everything that waits in production happen within a second: tiering, local and total retention,
+// cleaning, and noticing that a broker is dead (3 s).
 func (c *cluster) settings(node int) map[string]string {
 	s := map[string]string{
 		"node.id":                   fmt.Sprint(node),
@@ -206,8 +206,8 @@ func (c *cluster) close() {
 	}
 }
 
-// eventually asks again until there is no error, or the context ends: then the last error is the answer. Other processes
-// change what it asks about, and have no other way to tell.
+// eventually asks again until there is no error, or the context ends: then the last error is the answer. Other
+// processes change what it asks about, and have no other way to tell.
 func eventually(ctx context.Context, condition func() error) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

@@ -52,9 +52,9 @@ func (st *stand) checkWhole(t *testing.T, read reader, tr *truth, isolation stri
 	return a
 }
 
-// checkReads compares the records from many starts and in answers of many sizes, and the hand-over: coldtap's records and
-// then the stock consumer's from where coldtap says must be what the stock consumer alone read, without a gap and without
-// a repeat.
+// checkReads compares the records from many starts and in answers of many sizes, and the hand-over: coldtap's records
+// and then the stock consumer's from where coldtap says must be what the stock consumer alone read, without a gap and
+// without a repeat.
 func (st *stand) checkReads(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	for _, isolation := range isolations {
@@ -92,8 +92,8 @@ func (st *stand) checkReads(t *testing.T, g *gateway, tr *truth) {
 	}
 }
 
-// checkLostTail reads what is left of a log whose tail was lost after it was tiered: the records of the lost leader, which
-// are in the store and in the metadata as any other, must not come, and the hand-over must be whole.
+// checkLostTail reads what is left of a log whose tail was lost after it was tiered: the records of the lost leader,
+// which are in the store and in the metadata as any other, must not come, and the hand-over must be whole.
 func (st *stand) checkLostTail(t *testing.T, g *gateway) {
 	tr, err := st.truth(lostTail, 0)
 	if err != nil {
@@ -172,8 +172,8 @@ func told(offsets ...*int64) string {
 	return b.String()
 }
 
-// checkTimes asks for a grid of timestamps. Coldtap names the first record that a consumer would be given, within what it
-// can prove; a broker's ListOffsets may name a marker or an aborted record, and otherwise must agree.
+// checkTimes asks for a grid of timestamps. Coldtap names the first record that a consumer would be given, within what
+// it can prove; a broker's ListOffsets may name a marker or an aborted record, and otherwise must agree.
 func (st *stand) checkTimes(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	for _, isolation := range isolations {
@@ -271,7 +271,8 @@ func filesOf(files []string, part string) (its []string) {
 	return its
 }
 
-// checkTopics compares what there is: names, ids and bounds. A topic of which nothing was ever tiered is no topic of the tier.
+// checkTopics compares what there is: names, ids and bounds. A topic of which nothing was ever tiered is no topic of
+// the tier.
 func (st *stand) checkTopics(t *testing.T, g *gateway, truths []*truth) {
 	t.Helper()
 	now, err := st.stock.topics()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// aDay is when most records say that they were made; the rest of the world (markers, LogAppendTime) runs on today's clock.
+// aDay is when most records say that they were made; the rest of the world (markers, LogAppendTime) runs on today's
+// clock.
 var aDay = time.Date(2023, 11, 14, 22, 0, 0, 0, time.UTC).UnixMilli()
 
 // producers are the settings by name. Each name is one producer of the stock client, for all partitions.
@@ -88,8 +89,8 @@ func (p *pen) batches(producer string, count int) error {
 	return nil
 }
 
-// message has what clients get wrong: null and empty keys and values, headers with an empty key, a null value, a key twice.
-// Timestamps go on by a second on average, with a jitter of half a minute either way.
+// message has what clients get wrong: null and empty keys and values, headers with an empty key, a null value, a key
+// twice. Timestamps go on by a second on average, with a jitter of half a minute either way.
 func (p *pen) message() message {
 	p.now += int64(p.rng.IntN(2000))
 	m := message{Timestamp: p.now + int64(p.rng.IntN(60_000)) - 30_000, Headers: []header{}}

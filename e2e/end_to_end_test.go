@@ -1,8 +1,8 @@
 //go:build e2e
 
-// Package e2e runs coldtap beside a real Apache Kafka: what stock clients wrote, and the brokers tiered, is read through
-// coldtap and through a stock consumer and compared record for record. It needs Go, a JDK 17 and Maven; `make e2e` runs
-// it. Nothing outlives a run but the cache of jars, and what the processes wrote when the run failed.
+// Package e2e runs coldtap beside a real Apache Kafka: what stock clients wrote, and the brokers tiered, is read
+// through coldtap and through a stock consumer and compared record for record. It needs Go, a JDK 17 and Maven; `make
+// e2e` runs it. Nothing outlives a run but the cache of jars, and what the processes wrote when the run failed.
 package e2e
 
 import (
@@ -51,7 +51,8 @@ func TestColdtapAgreesWithTheBrokers(t *testing.T) {
 		}
 	}
 	step("brokers start", must(func() error { return st.cluster.start(st.ctx, append([]int{controller}, brokerIDs...)...) }))
-	// From the first event on: what follows reaches it live. Its later starts read the same from a snapshot and from the topic.
+	// From the first event on: what follows reaches it live. Its later starts read the same from a snapshot and from the
+	// topic.
 	step("coldtap starts beside an empty cluster", func(t *testing.T) { st.restart(t, g) })
 	t.Cleanup(g.kill)
 	step("stock clients write", func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"slices"
 )
 
-// classPath brings Kafka's jars and the compiled stock client into the cache ($E2E_CACHE, else coldtap-e2e in the user's
-// cache folder) and gives the class path that runs brokers and client. Folders are named after what they were made from
-// and appear whole, by a rename, so that a run that was cut off leaves nothing to trip over.
+// classPath brings Kafka's jars and the compiled stock client into the cache ($E2E_CACHE, else coldtap-e2e in the
+// user's cache folder) and gives the class path that runs brokers and client. Folders are named after what they were
+// made from and appear whole, by a rename, so that a run that was cut off leaves nothing to trip over.
 func classPath() (string, error) {
 	cache := os.Getenv("E2E_CACHE")
 	if cache == "" {

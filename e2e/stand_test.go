@@ -25,7 +25,8 @@ func (st *stand) topic(name string) *topic {
 	return st.topics[slices.IndexFunc(st.topics, func(t *topic) bool { return t.name == name })]
 }
 
-// A bounds is what the leader says of a partition. Offsets but latestTiered are as in the HTTP contract: ends are exclusive.
+// A bounds is what the leader says of a partition. Offsets but latestTiered are as in the HTTP contract: ends are
+// exclusive.
 type bounds struct {
 	logStart, localStart      int64
 	tieredEnd                 int64 // logStart when nothing is tiered
@@ -47,8 +48,8 @@ func (st *stand) bounds(name string, partition int) (bounds, error) {
 	return bounds{n[0].Offset, n[1].Offset, max(n[2].Offset+1, n[0].Offset), n[3].Offset, stable[0][0].Offset}, nil
 }
 
-// active gives the base offset up to which a partition is going to be tiered: that of its active segment, or of the first
-// one that is not wholly below the last stable offset.
+// active gives the base offset up to which a partition is going to be tiered: that of its active segment, or of the
+// first one that is not wholly below the last stable offset.
 func (st *stand) active(name string, partition int, b bounds) (int64, error) {
 	all, err := st.stock.topics()
 	if err != nil {

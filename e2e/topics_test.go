@@ -144,8 +144,8 @@ func fillCodecs(p *pen) error {
 	return nil
 }
 
-// fillBigBatches has batches of many chunks of each codec (xerial's snappy cuts at 32 KiB, lz4 at 64 KiB), single records
-// of 200 KB, and batches of a single small record.
+// fillBigBatches has batches of many chunks of each codec (xerial's snappy cuts at 32 KiB, lz4 at 64 KiB), single
+// records of 200 KB, and batches of a single small record.
 func fillBigBatches(p *pen) error {
 	for range 2 {
 		for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -286,8 +286,8 @@ func (st *stand) cleaned() error {
 	return nil
 }
 
-// fillTimestamps: the first partition jumps forward by hours and days and stands still for whole batches; the second one
-// jumps back too, compressed.
+// fillTimestamps: the first partition jumps forward by hours and days and stands still for whole batches; the second
+// one jumps back too, compressed.
 func fillTimestamps(_ *stand, pens []*pen) error {
 	for i, p := range pens {
 		producer := []string{"none", "zstd"}[i]
@@ -346,8 +346,8 @@ const (
 	lostTail    = "lost-tail"
 )
 
-// fillLostLineage fills both: the leader writes and tiers on its own and dies; the other replica, which knows nothing of
-// that, is made leader and writes other records for the same offsets.
+// fillLostLineage fills both: the leader writes and tiers on its own and dies; the other replica, which knows nothing
+// of that, is made leader and writes other records for the same offsets.
 func fillLostLineage(st *stand, pens []*pen) error {
 	both := []*pen{pens[0], st.topic(lostTail).pens[0]}
 	onBoth := func(f func(p *pen) error) func() error {

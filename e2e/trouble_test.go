@@ -35,8 +35,8 @@ func fillTroubled(_ *stand, pens []*pen) error {
 	return nil
 }
 
-// crowd are clients that read the troubled topic from anywhere, over and over, until they are dismissed. Every answer is
-// kept, and judged when it is known what the brokers had.
+// crowd are clients that read the troubled topic from anywhere, over and over, until they are dismissed. Every answer
+// is kept, and judged when it is known what the brokers had.
 type crowd struct {
 	stop chan struct{}
 	once sync.Once
@@ -216,8 +216,8 @@ func (c *crowd) reachEnds(st *stand) error {
 	return nil
 }
 
-// segmentsGo takes the troubled topic's oldest segments away under the readers, a few at a time: by retention everywhere,
-// by DeleteRecords in one partition.
+// segmentsGo takes the troubled topic's oldest segments away under the readers, a few at a time: by retention
+// everywhere, by DeleteRecords in one partition.
 func (st *stand) segmentsGo() error {
 	for keep := int64(8); keep >= 2; keep -= 2 {
 		err := st.configure(troubled, map[string]string{"retention.bytes": fmt.Sprint(keep * 8192)})

@@ -85,8 +85,8 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// needs skips a test where a tool is not installed. It asks from an empty folder: beside the folder duckdb, Python takes that
-// for the module.
+// needs skips a test where a tool is not installed. It asks from an empty folder: beside the folder duckdb, Python
+// takes that for the module.
 func needs(t *testing.T, check ...string) {
 	t.Helper()
 	cmd := exec.Command(check[0], check[1:]...)
@@ -178,7 +178,8 @@ func TestDuckDB(t *testing.T) {
 	}
 }
 
-// TestParquetIsWhatOthersRead holds every record of the sample, as pyarrow and DuckDB read it from Parquet, against ndjson.
+// TestParquetIsWhatOthersRead holds every record of the sample, as pyarrow and DuckDB read it from Parquet, against
+// ndjson.
 func TestParquetIsWhatOthersRead(t *testing.T) {
 	needs(t, "python3", "-c", "import duckdb, pyarrow")
 	coldtap, base := demo(t)

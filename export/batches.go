@@ -16,15 +16,15 @@ const (
 	maxDecoded = 1 << 30
 )
 
-// batchReader cuts a body into batches and checks each one's CRC. Memory follows the bytes that come, not a length that a
-// header claims.
+// batchReader cuts a body into batches and checks each one's CRC. Memory follows the bytes that come, not a length that
+// a header claims.
 type batchReader struct {
 	from *bufio.Reader
 	buf  bytes.Buffer
 }
 
-// next gives the next batch, valid until the next call. io.EOF: the body ended behind a whole batch; io.ErrUnexpectedEOF, or
-// another error of the body: within one; *segment.Error: these bytes are no batch.
+// next gives the next batch, valid until the next call. io.EOF: the body ended behind a whole batch;
+// io.ErrUnexpectedEOF, or another error of the body: within one; *segment.Error: these bytes are no batch.
 func (r *batchReader) next() (b segment.Batch, err error) {
 	start, err := r.from.Peek(segment.HeaderSize)
 	if len(start) == 0 {

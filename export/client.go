@@ -206,8 +206,9 @@ func final(err error) bool {
 
 var errStalled = errors.New("nothing came for too long")
 
-// guard is a body whose reads may each take only so long. A reader that is busy with something else costs nothing. A chunked body
-// fills what it is asked to fill, as long as the chunk lasts, so that one read asks for little: on a slow line it is progress too.
+// guard is a body whose reads may each take only so long. A reader that is busy with something else costs nothing. A
+// chunked body fills what it is asked to fill, as long as the chunk lasts, so that one read asks for little: on a slow
+// line it is progress too.
 type guard struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc

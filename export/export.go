@@ -18,8 +18,8 @@ type export struct {
 	progress progress
 }
 
-// Run exports, or goes on with the export that the folder holds. The manifest says whether it is complete, and is there also
-// beside an error that came on the way. A wrong option is an *OptionError. Ending ctx ends the run in order.
+// Run exports, or goes on with the export that the folder holds. The manifest says whether it is complete, and is there
+// also beside an error that came on the way. A wrong option is an *OptionError. Ending ctx ends the run in order.
 func Run(ctx context.Context, options Options) (m *Manifest, err error) {
 	if err := options.fill(); err != nil {
 		return nil, err

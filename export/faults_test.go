@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// faultyProxy hands requests on to a gateway, and does to a third of the answers what networks, proxies and busy gateways do.
+// faultyProxy hands requests on to a gateway, and does to a third of the answers what networks, proxies and busy
+// gateways do.
 type faultyProxy struct {
 	to     string
 	mu     sync.Mutex

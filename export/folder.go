@@ -143,8 +143,8 @@ func (f *folder) verify(m *Manifest, exactly bool) error {
 	return nil
 }
 
-// sweepParts removes the parts that a run finished just before it was killed, and began: the manifest does not name them. They
-// are written again, but perhaps cut at other offsets, and then under other names.
+// sweepParts removes the parts that a run finished just before it was killed, and began: the manifest does not name
+// them. They are written again, but perhaps cut at other offsets, and then under other names.
 func (f *folder) sweepParts(m *Manifest) error {
 	named, begins := map[string]bool{}, map[string]bool{}
 	for _, p := range m.Partitions {

@@ -19,7 +19,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// lineReaders give what an export of each format holds of a partition as the gateway's ndjson with encoding=base64 shows it.
+// lineReaders give what an export of each format holds of a partition as the gateway's ndjson with encoding=base64
+// shows it.
 var lineReaders = map[Format]func(t *testing.T, dir, partition string, m *Manifest, p *Partition) []string{
 	NDJSON: func(t *testing.T, dir, partition string, _ *Manifest, _ *Partition) []string {
 		return slices.Collect(strings.Lines(readFile(t, dir, partition+".ndjson")))

@@ -41,8 +41,8 @@ func runChild() int {
 	return 0
 }
 
-// TestKillsLeaveNeitherGapNorDuplicate kills exports with SIGKILL at random moments, many times for each format, and lets the
-// next run go on: what there is in the end is what the gateway shows.
+// TestKillsLeaveNeitherGapNorDuplicate kills exports with SIGKILL at random moments, many times for each format, and
+// lets the next run go on: what there is in the end is what the gateway shows.
 func TestKillsLeaveNeitherGapNorDuplicate(t *testing.T) {
 	const kills = 30 // at least, for each format
 	base := startGateway(t)

@@ -20,8 +20,8 @@ const (
 	maxManifest     = 256 << 20
 )
 
-// Manifest is what an export was asked for, the range of each partition, and how far each is. It lies beside the files as
-// manifest.json.
+// Manifest is what an export was asked for, the range of each partition, and how far each is. It lies beside the files
+// as manifest.json.
 type Manifest struct {
 	Version   int    `json:"version"`
 	Topic     string `json:"topic"`
@@ -47,7 +47,8 @@ const (
 type Partition struct {
 	Partition   int32 `json:"partition"`
 	StartOffset int64 `json:"start_offset"`
-	// EndOffset is exclusive; null: the first record at or after StopTimestamp ends the range, and it is not in the tier yet.
+	// EndOffset is exclusive; null: the first record at or after StopTimestamp ends the range, and it is not in the tier
+	// yet.
 	EndOffset     *int64 `json:"end_offset"`
 	StopTimestamp *int64 `json:"stop_timestamp,omitempty"`
 	// NextOffset is where to go on: everything before it is in the files or in Holes.
@@ -81,8 +82,8 @@ func (p *Partition) done() bool { return p.Ended == endedRange }
 // complete says that the files hold the whole range.
 func (p *Partition) complete() bool { return p.done() && len(p.Holes) == 0 }
 
-// asked are the options that decide what the files hold. Keys and headers are quoted: JSON takes no bytes that are not UTF-8,
-// and an empty key is not none.
+// asked are the options that decide what the files hold. Keys and headers are quoted: JSON takes no bytes that are not
+// UTF-8, and an empty key is not none.
 func (o *Options) asked() map[string]string {
 	asked := map[string]string{
 		"partitions": formatPartitions(o.Partitions), "from": o.From.String(), "to": o.To.String(),
@@ -159,8 +160,8 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// sound says that a partition's numbers agree: two readers of one file, or a file that is taken for more than it holds, would be
-// a gap or a duplicate.
+// sound says that a partition's numbers agree: two readers of one file, or a file that is taken for more than it holds,
+// would be a gap or a duplicate.
 func (p *Partition) sound() bool {
 	switch {
 	case p.StartOffset < 0, p.NextOffset < p.StartOffset, p.EndOffset == nil && (p.StopTimestamp == nil || p.done()),
@@ -207,8 +208,8 @@ func loadManifest(f *folder) (*Manifest, error) {
 	return m, m.check()
 }
 
-// update changes a partition's state, which must be true of what is on disk. It is saved now, or with a later update: an older
-// manifest beside newer files only means that more is read again.
+// update changes a partition's state, which must be true of what is on disk. It is saved now, or with a later update:
+// an older manifest beside newer files only means that more is read again.
 func (j *journal) update(p *Partition, now bool, change func(p *Partition)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -80,8 +80,8 @@ type tuning struct {
 }
 
 func (t *tuning) fill() {
-	// 8 MiB is what a gateway with its default chunk looks ahead before the status line, so that an answer's progress is in
-	// its headers and no proxy can drop it.
+	// 8 MiB is what a gateway with its default chunk looks ahead before the status line, so that an answer's progress is
+	// in its headers and no proxy can drop it.
 	t.requestBytes = cmp.Or(t.requestBytes, 8<<20)
 	t.checkpointBytes = cmp.Or(t.checkpointBytes, 64<<20)
 	t.checkpointEvery = cmp.Or(t.checkpointEvery, time.Second)

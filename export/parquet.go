@@ -16,8 +16,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// parquetRow is the schema of a Parquet file. Null keys and values are null. A header's key that is not UTF-8 is shown as the
-// marker of package jsonenc.
+// parquetRow is the schema of a Parquet file. Null keys and values are null. A header's key that is not UTF-8 is shown
+// as the marker of package jsonenc.
 type parquetRow struct {
 	Topic         string          `parquet:"topic,dict"`
 	Partition     int32           `parquet:"partition"`
@@ -51,8 +51,8 @@ const (
 	columnLeaderEpoch
 )
 
-// partSink writes Parquet files one after another. One that is not whole has another name, so that going on needs no appending
-// to a Parquet file: what was not finished is written again.
+// partSink writes Parquet files one after another. One that is not whole has another name, so that going on needs no
+// appending to a Parquet file: what was not finished is written again.
 type partSink struct {
 	folder   *folder
 	name     string           // what the parts' names begin with
@@ -182,8 +182,8 @@ func partOf(name string) (begins string) {
 	return ""
 }
 
-// scanPerPart is how many times a part's size of batches are looked at before a part is finished though filters left little
-// of them.
+// scanPerPart is how many times a part's size of batches are looked at before a part is finished though filters left
+// little of them.
 const scanPerPart = 32
 
 func (s *partSink) settle(next, scanned int64, force bool) ([]File, bool, error) {

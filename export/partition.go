@@ -130,8 +130,8 @@ func (r *reader) tierEnds() string {
 	return fmt.Sprintf("the tier ends at offset %d, and has no record at or after %s that ends the range", r.next, Time(r.stop))
 }
 
-// refused decides what an answer without data means: the partition's end, something to go on behind (handled), or neither: ask
-// again.
+// refused decides what an answer without data means: the partition's end, something to go on behind (handled), or
+// neither: ask again.
 func (r *reader) refused(p *problem) (ended, message string, handled bool, fault error) {
 	switch {
 	case p.Code == codeOutOfRange && p.LogStart != nil && *p.LogStart > r.next:
@@ -276,8 +276,9 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 	return r.progress(resp, before)
 }
 
-// follows says why a batch may not be where it claims to be: its checksum leaves out its base offset. One that leaves a gap, as
-// compaction and aborted transactions do, is believed when what comes behind it agrees: the next batch, or the answer's end.
+// follows says why a batch may not be where it claims to be: its checksum leaves out its base offset. One that leaves a
+// gap, as compaction and aborted transactions do, is believed when what comes behind it agrees: the next batch, or the
+// answer's end.
 func (r *reader) follows(b *segment.Batch, resp *http.Response) error {
 	h := &b.Header
 	if h.BaseOffset <= r.next || h.Magic < 2 {
@@ -301,15 +302,16 @@ func outOfOrder(offset, behind int64) error {
 	return fmt.Errorf("the gateway's batches are out of order: offset %d behind %d", offset, behind)
 }
 
-// progressField reads a field of an answer's progress: a trailer, or a header where everything was known at the start. Trailers
-// are there once the body has been read.
+// progressField reads a field of an answer's progress: a trailer, or a header where everything was known at the start.
+// Trailers are there once the body has been read.
 func progressField(resp *http.Response, name string) string {
 	return cmp.Or(resp.Trailer.Get(name), resp.Header.Get(name))
 }
 
-// progress reads why a whole answer ended and where to go on: behind batches that the reader is not to see, too. Proxies drop
-// trailers; without them the batches that came say where to go on, and an answer without batches has headers. Headers say what was
-// sent, not what came: of a body whose end cannot be told from a cut they are not believed.
+// progress reads why a whole answer ended and where to go on: behind batches that the reader is not to see, too.
+// Proxies drop trailers; without them the batches that came say where to go on, and an answer without batches has
+// headers. Headers say what was sent, not what came: of a body whose end cannot be told from a cut they are not
+// believed.
 func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 	if resp.ProtoMajor < 2 && resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked") {
 		if r.next == before {
@@ -368,8 +370,8 @@ func (r *reader) take(b *segment.Batch) error {
 	return nil
 }
 
-// decode gives a batch's wanted records to the sink, or with raw only looks for the range's end. wanted: there is a record
-// before it.
+// decode gives a batch's wanted records to the sink, or with raw only looks for the range's end. wanted: there is a
+// record before it.
 func (r *reader) decode(b *segment.Batch, raw bool) (wanted bool, err error) {
 	damaged := func(err error) error { return &damage{next: b.Header.LastOffset() + 1, err: err} }
 	if err := r.decoder.Open(b.Bytes); err != nil {

@@ -35,8 +35,8 @@ func scan(t *testing.T, base, dir string) (records []scanned) {
 	return records
 }
 
-// within is the definition of a range: [from, to), where a time is that of the first record at or after it, and of its records
-// those whose timestamps lie inside.
+// within is the definition of a range: [from, to), where a time is that of the first record at or after it, and of its
+// records those whose timestamps lie inside.
 func within(records []scanned, from, to Position, lateness int64) (lines []string) {
 	started := false
 	for _, r := range records {

@@ -24,7 +24,8 @@ import (
 	"coldtap/segment"
 )
 
-// scripted is a gateway that serves the first batches of the sample's partition plain-0, unless a script says otherwise.
+// scripted is a gateway that serves the first batches of the sample's partition plain-0, unless a script says
+// otherwise.
 type scripted struct {
 	*httptest.Server
 	batches []segment.Batch
@@ -149,8 +150,8 @@ func numbers(from, to int64) (n []int64) {
 	return n
 }
 
-// TestWhatIsMissingIsSaid: each way in which an export cannot be complete, what the manifest then holds, and that a later run
-// goes on when the reason is gone.
+// TestWhatIsMissingIsSaid: each way in which an export cannot be complete, what the manifest then holds, and that a
+// later run goes on when the reason is gone.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -357,8 +358,8 @@ func TestAnOptionOfAnyBytesGoesOn(t *testing.T) {
 	}
 }
 
-// TestPartsThatTheManifestDoesNotNameGo: a part that was finished just before a kill may be cut elsewhere by the next run, and
-// must not stay beside it. Other people's files stay.
+// TestPartsThatTheManifestDoesNotNameGo: a part that was finished just before a kill may be cut elsewhere by the next
+// run, and must not stay beside it. Other people's files stay.
 func TestPartsThatTheManifestDoesNotNameGo(t *testing.T) {
 	s := newScripted(t)
 	s.records = func(w http.ResponseWriter, offset int64) bool {
@@ -405,8 +406,8 @@ var errFull = errors.New("no space left on device")
 
 func (s *brokenSink) write(*segment.Record) error { s.end(); return errFull }
 
-// TestWhatASinkLostIsNotSettled: when all partitions find the disk full, the first to say so ends the others' context; theirs
-// have lost buffered records just as well, and must not be taken for interrupted.
+// TestWhatASinkLostIsNotSettled: when all partitions find the disk full, the first to say so ends the others' context;
+// theirs have lost buffered records just as well, and must not be taken for interrupted.
 func TestWhatASinkLostIsNotSettled(t *testing.T) {
 	s := newScripted(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -430,8 +431,8 @@ func TestWhatASinkLostIsNotSettled(t *testing.T) {
 	}
 }
 
-// TestABatchInAnotherPlaceIsNotTaken: a checksum says nothing of a batch's base offset. Garbled on the way, it moves the batch
-// behind those that follow it, or behind where the answer says it ends.
+// TestABatchInAnotherPlaceIsNotTaken: a checksum says nothing of a batch's base offset. Garbled on the way, it moves
+// the batch behind those that follow it, or behind where the answer says it ends.
 func TestABatchInAnotherPlaceIsNotTaken(t *testing.T) {
 	for _, at := range []string{"middle", "end"} {
 		s := newScripted(t)
@@ -537,8 +538,8 @@ func TestInterruptedExportGoesOn(t *testing.T) {
 	}
 }
 
-// TestHostileGateways: whatever a gateway says, an export ends with an error or says what is missing, and writes nothing but its
-// own files.
+// TestHostileGateways: whatever a gateway says, an export ends with an error or says what is missing, and writes
+// nothing but its own files.
 func TestHostileGateways(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -671,7 +672,8 @@ func TestTokenAndURL(t *testing.T) {
 	}
 }
 
-// TestHolesOfTheTierAreSaid: what the offloader gave up is passed over by reads, and no export that includes it is complete.
+// TestHolesOfTheTierAreSaid: what the offloader gave up is passed over by reads, and no export that includes it is
+// complete.
 func TestHolesOfTheTierAreSaid(t *testing.T) {
 	s := newScripted(t)
 	s.listing = fmt.Sprintf(`{"name":"plain","topic_id":%q,"partitions":[{"partition":0,"log_start_offset":0,"tiered_end_offset":%d,

@@ -13,9 +13,9 @@ import (
 type sink interface {
 	write(r *segment.Record) error
 	writeBatch(b *segment.Batch) error // Raw only, in place of write
-	// settle makes everything that was given durable, as what comes before the offset next, and gives the files as they then
-	// are; settled false: it is not worth it yet. With force it always is. scanned is how many bytes of batches were looked
-	// at since the start.
+	// settle makes everything that was given durable, as what comes before the offset next, and gives the files as they
+	// then are; settled false: it is not worth it yet. With force it always is. scanned is how many bytes of batches were
+	// looked at since the start.
 	settle(next, scanned int64, force bool) (files []File, settled bool, err error)
 	close() error
 }

@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// Summarize writes what the export has, partition by partition, and in the last line whether that is everything that was asked
-// for, or why not.
+// Summarize writes what the export has, partition by partition, and in the last line whether that is everything that
+// was asked for, or why not.
 func (m *Manifest) Summarize(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var records, bytes int64

@@ -32,11 +32,13 @@ func (e *export) encoder(partition int32) func(dst []byte, r *segment.Record) []
 // csvHead is a CSV file's first line.
 const csvHead = "topic,partition,offset,timestamp,timestamp_type,key,value,headers,leader_epoch\r\n"
 
-// csvNull stands for null, so that it differs from empty for every reader; many know it under the name nullstr or na_values.
+// csvNull stands for null, so that it differs from empty for every reader; many know it under the name nullstr or
+// na_values.
 const csvNull = `\N`
 
-// csvEncoder writes records by RFC 4180. Keys and values are base64, of which none is csvNull, so that every byte can be told;
-// or text, where bytes that are not UTF-8 are shown as the marker of package jsonenc. headers is a JSON array as in ndjson.
+// csvEncoder writes records by RFC 4180. Keys and values are base64, of which none is csvNull, so that every byte can
+// be told; or text, where bytes that are not UTF-8 are shown as the marker of package jsonenc. headers is a JSON array
+// as in ndjson.
 type csvEncoder struct {
 	json    *jsonenc.Encoder
 	prefix  []byte // topic,partition

@@ -58,8 +58,8 @@ func (a *abortedBatches) hides(h *segment.Header) bool {
 //
 // Where the copier did not leave the complete list, the transaction indexes of this segment and of those after it are
 // searched, as brokers do (RemoteLogManager.collectAbortedTransactions), since an entry stands where its ABORT marker
-// is. A producer snapshot ends the search: a transaction that began in or before seg, has no entry so far and is not open
-// in the snapshot was committed. Brokers go on in their local segments; here proof ends with the tier.
+// is. A producer snapshot ends the search: a transaction that began in or before seg, has no entry so far and is not
+// open in the snapshot was committed. Brokers go on in their local segments; here proof ends with the tier.
 func (st *Stream) abortedIn(ctx context.Context, seg *tier.Segment, entry *indexcache.Entry) ([]segment.AbortedTxn, int64, error) {
 	if entry.Decided && entry.TxnErr == nil {
 		return entry.Aborted, math.MaxInt64, nil
@@ -101,8 +101,8 @@ func (st *Stream) abortedIn(ctx context.Context, seg *tier.Segment, entry *index
 	return slices.Compact(list), decidedEnd, nil
 }
 
-// collectAborted adds those entries of a segment's transaction index that touch [from, upper), and says whether an entry
-// proves that no other transaction does.
+// collectAborted adds those entries of a segment's transaction index that touch [from, upper), and says whether an
+// entry proves that no other transaction does.
 func collectAborted(list *[]segment.AbortedTxn, s *tier.Segment, e *indexcache.Entry, from, upper int64) (complete bool, err error) {
 	txns, err := e.Files.TxnIndex, e.TxnErr
 	var parsed []segment.AbortedTxn

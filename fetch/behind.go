@@ -10,13 +10,14 @@ import (
 	"coldtap/segment"
 )
 
-// Damage costs what it covers, not what lies around it. What it covers ends where the next batch begins that is proven to
-// be one: its header lies where the damaged batch's own length says, or where the offset index says, its offsets go on,
-// and its own checksum holds. What ends there at or below the place that is asked for is stepped over, as a broker does
-// that walks headers; else the error names the offset there, so that a client can go on.
+// Damage costs what it covers, not what lies around it. What it covers ends where the next batch begins that is proven
+// to be one: its header lies where the damaged batch's own length says, or where the offset index says, its offsets go
+// on, and its own checksum holds. What ends there at or below the place that is asked for is stepped over, as a broker
+// does that walks headers; else the error names the offset there, so that a client can go on.
 
-// The search behind damage is bounded: batches in a row that are damaged too, steps over the index, each twice as wide as the
-// one before (enough for an entry every 4 KiB of 2 GiB), and how often it has one chunk come from the store again.
+// The search behind damage is bounded: batches in a row that are damaged too, steps over the index, each twice as wide
+// as the one before (enough for an entry every 4 KiB of 2 GiB), and how often it has one chunk come from the store
+// again.
 const (
 	maxDamaged = 64
 	maxSteps   = 20
@@ -31,8 +32,8 @@ type landing struct {
 }
 
 // behind looks for the end of the damage e at the cursor, behind a batch whose last offset is before (-1 = none seen).
-// visit, which may be nil, is called for each damaged batch that is passed, with the cursor at it. The cursor stays where
-// it is.
+// visit, which may be nil, is called for each damaged batch that is passed, with the cursor at it. The cursor stays
+// where it is.
 //
 // Errors are those of reading, and of visit: then nothing is known.
 func (c *cursor) behind(ctx context.Context, e *Error, before int64, index segment.OffsetIndex, visit func(h *segment.Header) error) (to landing, ok bool, err error) {
@@ -62,8 +63,9 @@ func (c *cursor) behind(ctx context.Context, e *Error, before int64, index segme
 	return c.alongIndex(ctx, past, before, claimed, index)
 }
 
-// alongIndex is behind by the positions in the offset index, from past on. Damage lies in one place, so that the entries lie in it
-// up to the one where it ends: steps that double find one behind it, and halving the last step finds the first.
+// alongIndex is behind by the positions in the offset index, from past on. Damage lies in one place, so that the
+// entries lie in it up to the one where it ends: steps that double find one behind it, and halving the last step finds
+// the first.
 func (c *cursor) alongIndex(ctx context.Context, past, before, claimed int64, index segment.OffsetIndex) (to landing, ok bool, err error) {
 	entryAt := func(pos int64) int {
 		return sort.Search(index.Len(), func(i int) bool {
@@ -136,9 +138,9 @@ func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *s
 	return to, claimed, false, nil
 }
 
-// tryAt goes to a log position and looks whether a sound batch of the segment begins there. Bytes that fail are read from
-// the store once more, unless they were read again already or often enough. Of one that is not sound the header is given
-// nevertheless, when it can be read. skip is where bytes end that cannot be had, 0 = they can.
+// tryAt goes to a log position and looks whether a sound batch of the segment begins there. Bytes that fail are read
+// from the store once more, unless they were read again already or often enough. Of one that is not sound the header is
+// given nevertheless, when it can be read. skip is where bytes end that cannot be had, 0 = they can.
 func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, sound bool, skip int64, err error) {
 	c.unpin()
 	c.pos = pos

@@ -13,8 +13,8 @@ import (
 	"coldtap/segment"
 )
 
-// asBrokersDo makes a segment of batches with the indexes that a broker writes: an entry once more than interval bytes have
-// gone by, which names the last offset of the batch at its position.
+// asBrokersDo makes a segment of batches with the indexes that a broker writes: an entry once more than interval bytes
+// have gone by, which names the last offset of the batch at its position.
 func asBrokersDo(interval int, batches ...[]byte) stored {
 	h, _ := segment.ParseHeader(batches[0], math.MaxInt32)
 	base := h.BaseOffset
@@ -77,8 +77,8 @@ var damages = map[string]func(b []byte){
 }
 
 // Damage costs the batch that it lies in and nothing else, wherever a read begins: with a broker's own sparse index, an
-// empty one, and none; and a client that goes on where the error says comes to the end. Where the length is damaged too,
-// it costs what lies up to the next entry of the index.
+// empty one, and none; and a client that goes on where the error says comes to the end. Where the length is damaged
+// too, it costs what lies up to the next entry of the index.
 func TestDamageCostsItsOwnBatch(t *testing.T) {
 	for _, shapes := range []struct {
 		n, records, value int
@@ -138,8 +138,8 @@ func TestDamageCostsItsOwnBatch(t *testing.T) {
 	}
 }
 
-// Damage that spreads over many batches ends at the first entry of the index behind it, however much it is, or where the headers
-// lead to, and finding that costs no request for each batch.
+// Damage that spreads over many batches ends at the first entry of the index behind it, however much it is, or where
+// the headers lead to, and finding that costs no request for each batch.
 func TestDamageOfManyBatches(t *testing.T) {
 	batches := batchesOf(20_000, 1, 30, 0)
 	healthy := asBrokersDo(4096, batches...)
@@ -200,7 +200,8 @@ func TestDamageOfManyBatches(t *testing.T) {
 	}
 }
 
-// behindByIndex is the first offset of the batch at the first entry behind a position, or the offset behind the segment.
+// behindByIndex is the first offset of the batch at the first entry behind a position, or the offset behind the
+// segment.
 func (x *stored) behindByIndex(at int64) int64 {
 	index, _ := segment.ParseOffsetIndex(x.files.OffsetIndex, x.base, int64(len(x.log)))
 	if _, pos, ok := index.UpperBound(at + 1); ok {
@@ -210,8 +211,8 @@ func (x *stored) behindByIndex(at int64) int64 {
 	return x.end + 1
 }
 
-// times looks records up by their time: the answer is right, or damage, where the record lies in it. Where the header is
-// damaged, nothing else tells what times the batch has, so look-ups behind it may fail too (not strict).
+// times looks records up by their time: the answer is right, or damage, where the record lies in it. Where the header
+// is damaged, nothing else tells what times the batch has, so look-ups behind it may fail too (not strict).
 func (s *stand) times(t *testing.T, what string, d *damagedBatch, end int64, strict bool) {
 	t.Helper()
 	for o := range end + 1 {
@@ -228,8 +229,8 @@ func (s *stand) times(t *testing.T, what string, d *damagedBatch, end int64, str
 	}
 }
 
-// A bit that flipped anywhere in a batch makes no look-up by time wrong, without a time index that would tell what the batch
-// holds; whoever sets the timestamps.
+// A bit that flipped anywhere in a batch makes no look-up by time wrong, without a time index that would tell what the
+// batch holds; whoever sets the timestamps.
 func TestNoFlippedBitMakesATimeWrong(t *testing.T) {
 	for _, attrs := range []int16{0, 8} {
 		batches := batchesOf(12, 6, 3, attrs)
@@ -308,8 +309,9 @@ func TestLogRangeBehindDamage(t *testing.T) {
 	}
 }
 
-// A batch too large for the decode memory is no damage: what is behind it is read, it is handed out undecoded, and who wants its
-// records is told that it is too large, and where to go on. It costs no decode memory, and chunk by chunk no second chunk's.
+// A batch too large for the decode memory is no damage: what is behind it is read, it is handed out undecoded, and who
+// wants its records is told that it is too large, and where to go on. It costs no decode memory, and chunk by chunk no
+// second chunk's.
 func TestBatchTooLargeForTheDecodeMemory(t *testing.T) {
 	big := batchOf{base: 10}
 	for i := range 10 {
@@ -382,8 +384,8 @@ func TestDamagedBatchTooLargeForTheDecodeMemory(t *testing.T) {
 	want(t, "behind, raw", s.raw(from(11)), offsetsOf(11, 19), EndTier, 20)
 }
 
-// The bytes of a batch that is handed out piece by piece are those that were checked, also when a chunk has left memory in
-// between and comes again otherwise.
+// The bytes of a batch that is handed out piece by piece are those that were checked, also when a chunk has left memory
+// in between and comes again otherwise.
 func TestPiecesAreWhatWasChecked(t *testing.T) {
 	big := one(0, 1000, 1<<20)
 	for _, times := range []int{1, 1000} {
@@ -437,7 +439,8 @@ func TestChunkThatCannotBeOpened(t *testing.T) {
 	want(t, "before it", s.records(r), offsetsOf(36, 39), EndRange, 40)
 }
 
-// What is passed over below the offset that is asked for is not read again, and costs no more of the store than a sound batch.
+// What is passed over below the offset that is asked for is not read again, and costs no more of the store than a sound
+// batch.
 func TestSteppingOverCostsNothing(t *testing.T) {
 	sh := shape{chunk: 10_000, memory: 1 << 20, window: -1}
 	s, _ := repaired(t, sh, 50_500, 1000)

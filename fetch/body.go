@@ -35,9 +35,9 @@ type streamed struct {
 // seed makes the sums by which bytes that are loaded again are compared with those that were checked.
 var seed = maphash.MakeSeed()
 
-// batch makes the bytes of the batch at pos, whose header is h, available and checks them. toDecode joins them in decode
-// memory if need be. toSend does so with a batch that spreads over more than two chunks, or when there is no memory to
-// hold two, unless it is too large for that.
+// batch makes the bytes of the batch at pos, whose header is h, available and checks them. toDecode joins them in
+// decode memory if need be. toSend does so with a batch that spreads over more than two chunks, or when there is no
+// memory to hold two, unless it is too large for that.
 func (c *cursor) batch(ctx context.Context, h *segment.Header, want purpose) (body, error) {
 	c.proven = -1
 	b, err := c.gather(ctx, h, want)
@@ -162,8 +162,8 @@ func (c *cursor) each(ctx context.Context, size int64, f func(p []byte)) error {
 	return nil
 }
 
-// stream checks a batch chunk by chunk. When it is to be sent, the chunks are loaded again for that, and what they hold is
-// compared with what was checked.
+// stream checks a batch chunk by chunk. When it is to be sent, the chunks are loaded again for that, and what they hold
+// is compared with what was checked.
 func (c *cursor) stream(ctx context.Context, h *segment.Header, send bool) error {
 	c.drop()
 	s := &c.streamed

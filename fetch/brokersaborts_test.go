@@ -13,9 +13,9 @@ import (
 )
 
 // TestAbortedListsAgainstTheBrokers compares the aborted transactions that decide about an answer with the list in the
-// leader's own answer, for every read_committed one that came from the tier. The broker's list may hold more: it is made
-// for the bytes up to the next index entry. Ours must be within it, and have every transaction of it with an offset in
-// a batch that was returned.
+// leader's own answer, for every read_committed one that came from the tier. The broker's list may hold more: it is
+// made for the bytes up to the next index entry. Ours must be within it, and have every transaction of it with an
+// offset in a batch that was returned.
 func TestAbortedListsAgainstTheBrokers(t *testing.T) {
 	s, f := newClusterStand(t, shape{chunk: 8 << 10, memory: 1 << 20})
 	all := s.abortsOf(t, f)
@@ -110,8 +110,8 @@ func (s *stand) lastReturned(t *testing.T, p *clusterfixture.Partition, row *clu
 	return 0
 }
 
-// abortsBehind reads what the broker returned, and gives the aborted transactions that decided about it, and how far they
-// do.
+// abortsBehind reads what the broker returned, and gives the aborted transactions that decided about it, and how far
+// they do.
 func (s *stand) abortsBehind(t *testing.T, row *clusterfixture.Fetch, last int64) (list []segment.AbortedTxn, decidedEnd int64) {
 	st, err := s.Open(t.Context(), &Request{Topic: row.Topic, Partition: row.Partition, Offset: row.Offset, EndOffset: last + 1, EndTimestamp: -1,
 		MaxBytes: 1 << 40, Isolation: ReadCommitted})

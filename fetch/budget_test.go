@@ -88,8 +88,8 @@ func TestHiddenScanIsBounded(t *testing.T) {
 	}
 }
 
-// Many readers with memory for four chunks, batches that straddle chunks, and decode memory for a few batches: everybody
-// gets everything, in the end.
+// Many readers with memory for four chunks, batches that straddle chunks, and decode memory for a few batches:
+// everybody gets everything, in the end.
 func TestLittleMemory(t *testing.T) {
 	s := newStand(t, shape{chunk: 1 << 10, memory: 4 << 10, decode: 48 << 10})
 	s.topic("t", 0)

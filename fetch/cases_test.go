@@ -200,8 +200,8 @@ func TestI11LeavingEarly(t *testing.T) {
 	}
 }
 
-// I12: a thousand reads that end in damage leave no goroutine, no slab and no decode memory behind; the stand checks the
-// last two.
+// I12: a thousand reads that end in damage leave no goroutine, no slab and no decode memory behind; the stand checks
+// the last two.
 func TestI12DamagedReadsLeakNothing(t *testing.T) {
 	s := newStand(t, shape{})
 	segs := s.plain()

@@ -55,7 +55,8 @@ func TestD2Overlap(t *testing.T) {
 	}
 }
 
-// H3: a segment that is deleted while an answer streams from it: the answer fails visibly, and the next is out of range.
+// H3: a segment that is deleted while an answer streams from it: the answer fails visibly, and the next is out of
+// range.
 func TestH3DeletedWhileStreaming(t *testing.T) {
 	for _, how := range []string{"metadata first", "bytes first"} {
 		for _, view := range []string{"raw", "records"} {

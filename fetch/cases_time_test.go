@@ -110,7 +110,8 @@ func TestTimeGoesOn(t *testing.T) {
 	}
 }
 
-// An end by timestamp falls within a batch: raw gives the batch that holds wanted records, and says where the range ended.
+// An end by timestamp falls within a batch: raw gives the batch that holds wanted records, and says where the range
+// ended.
 func TestEndTimestamp(t *testing.T) {
 	for _, chunk := range []int64{70, 4 << 10} {
 		s := newStand(t, shape{chunk: chunk})

@@ -12,8 +12,8 @@ import (
 	"coldtap/tier"
 )
 
-// newClusterStand is a stand over the frozen cluster of clusterfixture: metadata as its brokers wrote them, logs as they lie
-// in its store.
+// newClusterStand is a stand over the frozen cluster of clusterfixture: metadata as its brokers wrote them, logs as
+// they lie in its store.
 func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) {
 	tb.Helper()
 	s, f := newStand(tb, sh), clusterfixture.Load(tb)

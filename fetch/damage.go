@@ -33,8 +33,9 @@ func (c *cursor) note(p *pin) {
 	c.recent = append(kept, recent{p.chunk, p.from, p.to})
 }
 
-// forget takes the chunks that the batch at the cursor was read from, as far as they begin below end, out of
-// the cache. Chunks loaded since by others stay: a hundred readers of one damaged chunk ask the store for it once more, not a hundred times.
+// forget takes the chunks that the batch at the cursor was read from, as far as they begin below end, out of the cache.
+// Chunks loaded since by others stay: a hundred readers of one damaged chunk ask the store for it once more, not a
+// hundred times.
 func (c *cursor) forget(end int64) {
 	c.unpin()
 	kept := c.recent[:0]
@@ -60,8 +61,8 @@ func (c *cursor) countReread(from int64) {
 	c.rereads = append(c.rereads, reread{from, 1})
 }
 
-// rereadEnough says that all chunks of the batch at the cursor have come from the store again as often as a search behind
-// damage may have them: a hole full of small batches lies in one chunk.
+// rereadEnough says that all chunks of the batch at the cursor have come from the store again as often as a search
+// behind damage may have them: a hole full of small batches lies in one chunk.
 func (c *cursor) rereadEnough() bool {
 	for _, r := range c.recent {
 		if r.to > c.pos && !slices.ContainsFunc(c.rereads, func(x reread) bool { return x.from == r.from && x.times >= maxRereads }) {

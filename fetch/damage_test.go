@@ -33,8 +33,8 @@ func repaired(t *testing.T, sh shape, at int64, times int) (*stand, func(times i
 
 func (s *stand) refetches(result int) float64 { return testutil.ToFloat64(s.metrics.refetches[result]) }
 
-// Damage that is not in the store heals within the request, at the cost of one GET for each chunk that the batch lies in;
-// what is damaged there as well is an error, and once the object is repaired the next request gets the truth.
+// Damage that is not in the store heals within the request, at the cost of one GET for each chunk that the batch lies
+// in; what is damaged there as well is an error, and once the object is repaired the next request gets the truth.
 func TestDamageIsReadOnceMore(t *testing.T) {
 	for _, c := range []struct {
 		name   string

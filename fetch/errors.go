@@ -111,8 +111,8 @@ type mendable interface {
 // retryAfter is what refusals suggest: a flight takes well under a second when the store is healthy.
 const retryAfter = time.Second
 
-// failure makes an *Error. Metadata that is not ready because of something that waiting does not mend, by its cause's own word,
-// is Refused.
+// failure makes an *Error. Metadata that is not ready because of something that waiting does not mend, by its cause's
+// own word, is Refused.
 func failure(kind Kind, cause error, format string, args ...any) *Error {
 	e := &Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Position: -1, NextOffset: -1, Err: cause}
 	if m, ok := errors.AsType[mendable](cause); ok && kind == NotReady && m.Remedy() != "" {

@@ -142,8 +142,8 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// A store that drips holds a file's reader no longer than its timeout for each wait, however long the whole file takes; and a
-// look-up by time no longer than its timeout in all.
+// A store that drips holds a file's reader no longer than its timeout for each wait, however long the whole file takes;
+// and a look-up by time no longer than its timeout in all.
 func TestTimeoutOfFilesAndLookUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, shape{chunk: 10_000, window: -1})

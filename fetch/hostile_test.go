@@ -37,8 +37,8 @@ func learn(t testing.TB, dir string) *truth {
 	return x
 }
 
-// damage changes bytes of one segment, of its log or of an index, and says whether offsets may have been forged: of more
-// than one batch, or in a log with gaps.
+// damage changes bytes of one segment, of its log or of an index, and says whether offsets may have been forged: of
+// more than one batch, or in a log with gaps.
 func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
 	segments = append(segments, x.segments...)
 	victim := &segments[rng.IntN(len(segments))]
@@ -85,7 +85,8 @@ func (x *truth) damage(rng *rand.Rand) (segments []stored, forged bool) {
 	return segments, wrong > 1 || wrong == 1 && !victim.files.Dense
 }
 
-// limitTimes makes r a read over a range of time, mostly. Not where a time index is damaged: what it then says is believed.
+// limitTimes makes r a read over a range of time, mostly. Not where a time index is damaged: what it then says is
+// believed.
 func (x *truth) limitTimes(r *Request, segments []stored, rng *rand.Rand) {
 	for i := range segments {
 		if !bytes.Equal(segments[i].files.TimeIndex, x.segments[i].files.TimeIndex) {
@@ -122,8 +123,8 @@ func headerByte(x *truth, base int64, rng *rand.Rand) int {
 	return 0
 }
 
-// read reads a range of a damaged partition, and goes on behind what is damaged. Every record must be the true one, none may
-// be left out silently.
+// read reads a range of a damaged partition, and goes on behind what is damaged. Every record must be the true one,
+// none may be left out silently.
 func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Rand) {
 	s := newStand(t, shape{chunk: 1 << (8 + rng.IntN(6)), memory: 1 << 20, decode: 1 << 20})
 	s.addAll(tiered{segments: segments})

@@ -21,8 +21,8 @@ func (s *liveSource) Include(_ context.Context, name string, _ segment.UUID) err
 	return s.include(name)
 }
 
-// TestBeyondTheTierBrokersAreAskedOnDoubtOnly: whoever is sent to the brokers needs no newer answer than one of just now; that
-// an offset is out of range does.
+// TestBeyondTheTierBrokersAreAskedOnDoubtOnly: whoever is sent to the brokers needs no newer answer than one of just
+// now; that an offset is out of range does.
 func TestBeyondTheTierBrokersAreAskedOnDoubtOnly(t *testing.T) {
 	s := newStand(t, shape{})
 	s.topic("t", 0)

@@ -12,8 +12,8 @@ import (
 // while a stream of theirs waits for more, so a long wait would only be a slow refusal.
 const memoryPatience = 2 * time.Second
 
-// callersShare is what a stream leaves of the decode memory: its caller may hold up to 64 KiB of it while it waits for the
-// stream (the buffer of an ndjson answer), and a stream that wants all of the rest would wait for its own caller.
+// callersShare is what a stream leaves of the decode memory: its caller may hold up to 64 KiB of it while it waits for
+// the stream (the buffer of an ndjson answer), and a stream that wants all of the rest would wait for its own caller.
 const callersShare = 128 << 10
 
 var errDecodeMemory = errors.New("decode memory is in use")
@@ -31,7 +31,8 @@ type grant struct {
 	keeping bool          // held was waited for: keep what is released until trim
 }
 
-// smallGrant is how much one stream takes of the reserve for small reservations: a batch of the usual size, decompressed.
+// smallGrant is how much one stream takes of the reserve for small reservations: a batch of the usual size,
+// decompressed.
 const smallGrant = 256 << 10
 
 // most is what one stream may come to hold. More is not worth waiting for: it never comes.
@@ -92,8 +93,8 @@ func (g *grant) move(n int64) {
 	g.held -= n
 }
 
-// wait reserves what Reserve last refused, which must not be hopeless. Nothing may be held: neither a chunk nor decode memory, else two streams
-// could wait for each other.
+// wait reserves what Reserve last refused, which must not be hopeless. Nothing may be held: neither a chunk nor decode
+// memory, else two streams could wait for each other.
 func (g *grant) wait(ctx context.Context, w *waiter) error {
 	p := w.begin(ctx)
 	short, cancel := context.WithTimeout(p, memoryPatience)

@@ -115,8 +115,8 @@ func TestDecodeHeld(t *testing.T) {
 	}
 }
 
-// Who opened a stream may wait for decode memory of its own next, and who was given a run may be a client that takes nothing:
-// neither leaves a batch decoded that nobody looks at any more.
+// Who opened a stream may wait for decode memory of its own next, and who was given a run may be a client that takes
+// nothing: neither leaves a batch decoded that nobody looks at any more.
 func TestNothingStaysDecodedForNobody(t *testing.T) {
 	s := newStand(t, shape{chunk: 1 << 20, memory: 8 << 20})
 	s.topic("t", 0)
@@ -149,8 +149,8 @@ func TestNothingStaysDecodedForNobody(t *testing.T) {
 	}
 }
 
-// A raw answer gives a batch that the decode memory cannot take, also where its records would tell whether it is wanted, or
-// whether they end the answer: the error of the other formats says that raw gives it.
+// A raw answer gives a batch that the decode memory cannot take, also where its records would tell whether it is
+// wanted, or whether they end the answer: the error of the other formats says that raw gives it.
 func TestRawGivesWhatCannotBeDecoded(t *testing.T) {
 	for _, chunk := range []int64{4 << 10, 64 << 10} {
 		s := newStand(t, shape{chunk: chunk, memory: 1 << 20, decode: 256 << 10})

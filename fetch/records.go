@@ -7,8 +7,8 @@ import (
 )
 
 // NextRecord yields the next visible record: control records never; bounds by offset, timestamp, isolation and
-// MaxRecords applied. io.EOF at the end: then End is known. Other errors are *Error. Views in rec are valid until the next
-// call. The caller may stop anywhere; NextOffset then says where to go on.
+// MaxRecords applied. io.EOF at the end: then End is known. Other errors are *Error. Views in rec are valid until the
+// next call. The caller may stop anywhere; NextOffset then says where to go on.
 func (st *Stream) NextRecord(ctx context.Context, rec *segment.Record) error {
 	st.cur.memory.small = !st.req.Stream
 	for {

@@ -98,8 +98,9 @@ func (st *Stream) stepOver(to *landing) {
 }
 
 // timeProof is what lets a search by time step over damaged batches: they hold no record at or after the time. A header
-// whose checksum fails is no proof of that alone. But damage lies in one place, so either the header's largest timestamp
-// is right or the timestamps of the records are; with LogAppendTime there is but one, and timestamps that ascend.
+// whose checksum fails is no proof of that alone. But damage lies in one place, so either the header's largest
+// timestamp is right or the timestamps of the records are; with LogAppendTime there is but one, and timestamps that
+// ascend.
 type timeProof struct {
 	st       *Stream
 	may      bool // one of the batches may hold such a record

@@ -46,8 +46,8 @@ func (s *Service) lookUp(name string, id segment.UUID) (*tier.Snapshot, tier.Top
 	return snap, topic, err
 }
 
-// find resolves topic and partition in the newest snapshot. With a partition beside the error, it is there and its bounds
-// are not known.
+// find resolves topic and partition in the newest snapshot. With a partition beside the error, it is there and its
+// bounds are not known.
 func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Snapshot, tier.Topic, *tier.Partition, error) {
 	if err := s.Ready(); err != nil {
 		return nil, tier.Topic{}, nil, err
@@ -86,8 +86,8 @@ func boundsOf(p *tier.Partition) Bounds {
 	return Bounds{Start: b.Start, LocalStart: b.LocalStart, TieredEnd: p.TieredEnd(), LastStable: b.LastStable, HighWatermark: b.HighWatermark}
 }
 
-// Bounds that are not known yet are told within a round or a few of asking the brokers: a topic that is new, a leader that
-// was elected a moment ago. A read waits so long before it is sent away.
+// Bounds that are not known yet are told within a round or a few of asking the brokers: a topic that is new, a leader
+// that was elected a moment ago. A read waits so long before it is sent away.
 const (
 	unknownTries    = 10
 	unknownPatience = 2 * time.Second
@@ -205,15 +205,15 @@ func (st *Stream) resolveStart(ctx context.Context) error {
 	return st.aboveTier()
 }
 
-// isBrokers says that the place, above the tiered end, is one that the brokers hold by what they told just now. It may have
-// been tiered since, but need not be read from the tier; that it is out of range takes asking them.
+// isBrokers says that the place, above the tiered end, is one that the brokers hold by what they told just now. It may
+// have been tiered since, but need not be read from the tier; that it is out of range takes asking them.
 func (st *Stream) isBrokers() bool {
 	live, ok := st.svc.cfg.Source.(Live)
 	return ok && st.next <= max(st.bounds.HighWatermark, st.bounds.LastStable) && live.Recent(st.part.ID())
 }
 
-// aboveTier says, in a view from after a refresh, what becomes of an offset above the tiered end: nil when the brokers have
-// it, where the answer ends with the tier.
+// aboveTier says, in a view from after a refresh, what becomes of an offset above the tiered end: nil when the brokers
+// have it, where the answer ends with the tier.
 func (st *Stream) aboveTier() error {
 	b := &st.bounds
 	switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // Run is consecutive stored batches that lie side by side in memory, in one chunk or in one assembled batch: whole
-// batches, checksums checked. A batch that straddles chunks comes as a run for each, and the first bytes of the next batches
-// with the last one. The zero value is empty.
+// batches, checksums checked. A batch that straddles chunks comes as a run for each, and the first bytes of the next
+// batches with the last one. The zero value is empty.
 type Run struct {
 	bytes []byte
 	chunk *cache.Chunk

@@ -31,8 +31,8 @@ type Source interface {
 type Live interface {
 	// Recent says that the view's bounds of a partition, and where its tier ends, were told just now.
 	Recent(partition tier.PartitionID) bool
-	// Include brings a topic into the view that the cluster has and the tier holds nothing of, by its name or else its id. nil:
-	// it is there now, or the cluster has none.
+	// Include brings a topic into the view that the cluster has and the tier holds nothing of, by its name or else its id.
+	// nil: it is there now, or the cluster has none.
 	Include(ctx context.Context, name string, id segment.UUID) error
 }
 
@@ -40,8 +40,8 @@ type Live interface {
 // segment must get the same length every time, since chunks are cached by their number.
 type LogSource func(seg *tier.Segment) (src cache.Source, chunk int64)
 
-// Expected is what reading pieces of a segment's log (numbers of chunks of so many bytes, ascending), and with files its
-// small files, would take of the store now; made at wiring. nil: a request each.
+// Expected is what reading pieces of a segment's log (numbers of chunks of so many bytes, ascending), and with files
+// its small files, would take of the store now; made at wiring. nil: a request each.
 type Expected func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (requests int, bytes int64)
 
 // Config is what a Service works with. All but Expected, Logger and Registerer must be set.
@@ -91,8 +91,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady, or Refused when somebody has to mend
-// something first.
+// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady, or Refused when somebody has to
+// mend something first.
 func (s *Service) Ready() error {
 	err := s.cfg.Source.Ready()
 	if err == nil {

@@ -9,11 +9,11 @@ import (
 	"coldtap/segment"
 )
 
-// A batch's base offset lies outside of every checksum; only its neighbours tell whether it is true. Where offsets leave
-// no gap, another base offset always reaches into the batch before, into the one behind, or out of the segment. So a
-// batch that follows on the one before is believed; any other one only after a look at the next header, which may cost
-// a chunk: true gaps are rare, they come from compaction before a segment was tiered. What can't be told apart from
-// a gap is in docs/limits.md.
+// A batch's base offset lies outside of every checksum; only its neighbours tell whether it is true. Where offsets
+// leave no gap, another base offset always reaches into the batch before, into the one behind, or out of the segment.
+// So a batch that follows on the one before is believed; any other one only after a look at the next header, which may
+// cost a chunk: true gaps are rare, they come from compaction before a segment was tiered. What can't be told apart
+// from a gap is in docs/limits.md.
 
 // contradicts says what is wrong with the offsets of the batch at the cursor beside the segment's claim and the last
 // offset of the batch before it (-1 = none seen); nil when nothing is.

@@ -199,9 +199,9 @@ func (s *stand) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, mo
 	}
 }
 
-// A base offset with a flipped bit never renumbers, hides or adds a record, whatever is read around it: in a log without
-// gaps, whether the copier said so or not; and in a log with gaps, unless the batch still fits between its neighbours
-// (docs/limits.md).
+// A base offset with a flipped bit never renumbers, hides or adds a record, whatever is read around it: in a log
+// without gaps, whether the copier said so or not; and in a log with gaps, unless the batch still fits between its
+// neighbours (docs/limits.md).
 func TestFlippedBaseOffsets(t *testing.T) {
 	sets := map[string]func(*testing.T, shape) (*stand, []tier.PartitionID){
 		"cluster": func(t *testing.T, sh shape) (*stand, []tier.PartitionID) {
@@ -255,8 +255,8 @@ func TestFlippedBaseOffsets(t *testing.T) {
 	}
 }
 
-// A base offset that is not where it belongs must not end an answer early, nor a segment: what is behind the wrong offset
-// is looked at first, in another chunk if need be.
+// A base offset that is not where it belongs must not end an answer early, nor a segment: what is behind the wrong
+// offset is looked at first, in another chunk if need be.
 func TestWrongOffsetEndsNothing(t *testing.T) {
 	for _, chunk := range []int64{100, 4 << 10} {
 		for name, c := range map[string]struct {
@@ -354,8 +354,8 @@ func TestMissingBatchOfADenseLog(t *testing.T) {
 	}
 }
 
-// The look behind a batch that an index led to costs a GET where the next header lies in another chunk, and that chunk is
-// not asked for again; it needs no second chunk's memory.
+// The look behind a batch that an index led to costs a GET where the next header lies in another chunk, and that chunk
+// is not asked for again; it needs no second chunk's memory.
 func TestLookBehindCosts(t *testing.T) {
 	for _, c := range []struct {
 		offset, end int64

@@ -7,9 +7,9 @@ import (
 	"coldtap/tier"
 )
 
-// timeRange is what a request says about timestamps (ms). Records are in no order of time, so a range of time is a filter
-// over records in offset order, and it needs a rule of its own for when to stop: at the first record at or after stop.
-// Records may carry any timestamp, the largest int64 included, so that no value can stand for "no end".
+// timeRange is what a request says about timestamps (ms). Records are in no order of time, so a range of time is a
+// filter over records in offset order, and it needs a rule of its own for when to stop: at the first record at or after
+// stop. Records may carry any timestamp, the largest int64 included, so that no value can stand for "no end".
 type timeRange struct {
 	from  int64 // first timestamp wanted; MinInt64: all
 	to    int64 // first timestamp not wanted any more, if ends

@@ -267,8 +267,8 @@ func filterByTime(batches []timedBatch, end int64, r *Request) (offsets []int64,
 	return offsets, why, next
 }
 
-// checkRawByTime: each batch comes once and in order; those with a wanted record all come, those whose header timestamps
-// overlap the range too, and no others.
+// checkRawByTime: each batch comes once and in order; those with a wanted record all come, those whose header
+// timestamps overlap the range too, and no others.
 func checkRawByTime(t *testing.T, name string, batches []timedBatch, r *Request, raw *answer, wanted []int64) {
 	t.Helper()
 	given := map[int64]bool{}
@@ -298,8 +298,8 @@ func checkRawByTime(t *testing.T, name string, batches []timedBatch, r *Request,
 	}
 }
 
-// TestTimeRangeReadsLittle: segments and batches that can hold nothing of the range are not read or not decoded, and the
-// plan knows it.
+// TestTimeRangeReadsLittle: segments and batches that can hold nothing of the range are not read or not decoded, and
+// the plan knows it.
 func TestTimeRangeReadsLittle(t *testing.T) {
 	s := newStand(t, shape{chunk: 1 << 10, window: 1})
 	segs := s.plain()
@@ -319,7 +319,8 @@ func TestTimeRangeReadsLittle(t *testing.T) {
 	}
 }
 
-// A record that is buffered is one that is wanted: a client that waits for the next line is told before the stream reads on.
+// A record that is buffered is one that is wanted: a client that waits for the next line is told before the stream
+// reads on.
 func TestBufferedCountsWantedRecords(t *testing.T) {
 	s := newStand(t, shape{})
 	s.topic("t", 0)

@@ -6,13 +6,13 @@ import (
 	"coldtap/segment"
 )
 
-// unseenSpan is how far before a segment's largest timestamp its others are taken to lie: brokers roll a segment after a
-// week by default, and nothing tells its smallest timestamp without a read.
+// unseenSpan is how far before a segment's largest timestamp its others are taken to lie: brokers roll a segment after
+// a week by default, and nothing tells its smallest timestamp without a read.
 const unseenSpan = int64(365 * 24 * time.Hour / time.Millisecond)
 
-// TimeSpan estimates between which timestamps (ms, both included) the partition's records lie, from metadata alone: from
-// a year before the smallest of its segments' largest timestamps up to the largest of them, or to now where the brokers
-// hold records that the tier does not. known is false when nothing is known of the partition's times.
+// TimeSpan estimates between which timestamps (ms, both included) the partition's records lie, from metadata alone:
+// from a year before the smallest of its segments' largest timestamps up to the largest of them, or to now where the
+// brokers hold records that the tier does not. known is false when nothing is known of the partition's times.
 func (s *Service) TimeSpan(topic string, id segment.UUID, partition int32) (from, to int64, known bool) {
 	_, _, p, err := s.find(topic, id, partition)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"coldtap/tier"
 )
 
-// The time span comes from the segments' largest timestamps; those without timestamps say nothing, and with brokers that
-// hold more it reaches to now.
+// The time span comes from the segments' largest timestamps; those without timestamps say nothing, and with brokers
+// that hold more it reaches to now.
 func TestTimeSpan(t *testing.T) {
 	s := newStand(t, shape{})
 	s.topic("t", 0)

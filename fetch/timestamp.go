@@ -19,8 +19,8 @@ var noOffset = TimedOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
 
 // OffsetForTime gives the first data record at or after ts (milliseconds), which is the one of lowest offset: records
 // are in no order of time. Control records never count, aborted ones don't with ReadCommitted, which also looks no
-// further than what is decided. Unlike a broker's ListOffsets it never names a transaction marker. timeout bounds what is
-// spent waiting for pool, store and memory, 0 = no limit. Errors are *Error.
+// further than what is decided. Unlike a broker's ListOffsets it never names a transaction marker. timeout bounds what
+// is spent waiting for pool, store and memory, 0 = no limit. Errors are *Error.
 func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso Isolation,
 	timeout time.Duration) (TimedOffset, error) {
 	st := s.take(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso, Timeout: timeout})
@@ -90,7 +90,8 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 	}
 }
 
-// searchSegment looks for the record in one segment. When it is not there, end is endSegment, or what stopped the search.
+// searchSegment looks for the record in one segment. When it is not there, end is endSegment, or what stopped the
+// search.
 func (st *Stream) searchSegment(ctx context.Context, seg *tier.Segment, ts int64) (TimedOffset, error) {
 	if err := st.enter(ctx, seg, st.next); err != nil {
 		return noOffset, st.recover(ctx, err)

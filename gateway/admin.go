@@ -143,8 +143,8 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 	return a.http.Close()
 }
 
-// adminListener gives connections that end when their client takes nothing for adminStallTimeout, maxAdminConnections at
-// a time.
+// adminListener gives connections that end when their client takes nothing for adminStallTimeout, maxAdminConnections
+// at a time.
 type adminListener struct {
 	net.Listener
 	open atomic.Int64

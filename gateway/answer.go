@@ -80,8 +80,9 @@ func (x *exchange) newAnswer() *answer {
 	return a
 }
 
-// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. held is what the request holds
-// of the budget already: what does not fit beside that never will, and is no reason to wait or to come back.
+// reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. held is what the
+// request holds of the budget already: what does not fit beside that never will, and is no reason to wait or to come
+// back.
 func (x *exchange) reserve(share *budget.Share, n, held int64) error {
 	budget := x.srv.decode
 	if share.TryAcquire(n) {

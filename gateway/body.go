@@ -25,8 +25,8 @@ type body struct {
 	toEnd  bool  // the answer reaches the asked end or breaks
 	broken error // ends the answer behind what is held
 
-	// bounded: the answer is short enough to be seen whole. What cannot be held of it is copied to rest, which follows what
-	// is held: one block, of the decode budget.
+	// bounded: the answer is short enough to be seen whole. What cannot be held of it is copied to rest, which follows
+	// what is held: one block, of the decode budget.
 	bounded bool
 	rest    *block
 }
@@ -99,12 +99,12 @@ func (b *body) keepWhole(pieces, rest int) {
 	}
 }
 
-// collect pins pieces of a record stream until it has seen the end or enough bytes, or, of a bounded answer, keeps all of
-// it: batches between hidden ones, or small chunks, make more pieces than may be held. all true: the answer is size
-// bytes. An error behind the first whole batch ends the answer there, cleanly, and cut, else zero, says where: the client makes
-// progress, and the next request meets the error by itself. So does memory pressure while it waits (hurryUp), since
-// readers that wait for chunks while they hold some could wait for each other. Where the client expects no limit (toEnd),
-// the answer breaks there instead, or it would look like all there is.
+// collect pins pieces of a record stream until it has seen the end or enough bytes, or, of a bounded answer, keeps all
+// of it: batches between hidden ones, or small chunks, make more pieces than may be held. all true: the answer is size
+// bytes. An error behind the first whole batch ends the answer there, cleanly, and cut, else zero, says where: the
+// client makes progress, and the next request meets the error by itself. So does memory pressure while it waits
+// (hurryUp), since readers that wait for chunks while they hold some could wait for each other. Where the client
+// expects no limit (toEnd), the answer breaks there instead, or it would look like all there is.
 func (b *body) collect(ctx context.Context, enough int64) (size int64, cut progress, err error) {
 	wholeN, wholeRest, wholeSize := 0, 0, int64(0) // as far as pieces end with a whole batch
 	for b.bounded || b.n < maxPieces && size < enough {

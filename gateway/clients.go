@@ -144,8 +144,8 @@ func (c *clients) tick() {
 // cutLongest ends the exchanges that have been stalled in a write the longest among those that hold some of the memory
 // that is wanted: one, then twice as many each time it is asked again within a second, since behind a stalled client
 // may wait a hundred that will stall as well. Readers that wait for more while they hold some of it are told to make do
-// first: they may be waiting for each other, and lose nothing but the rest of this answer. One that promised to go on to its
-// end would break, which only readers of chunks, who would wait for ever, have to.
+// first: they may be waiting for each other, and lose nothing but the rest of this answer. One that promised to go on
+// to its end would break, which only readers of chunks, who would wait for ever, have to.
 func (c *clients) cutLongest(wanted memory) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@
 //   - JSON is built before the status line, in memory reserved from the decode budget before it is allocated, and given
 //     back when written;
 //   - a request never waits for memory while it holds some of the same share, except bounded by its own timeout; what a
-//     client can hold by reading slowly has shares of its own (package budget), and for ndjson and events it is one buffer
-//     and the batch at hand, whatever the size of a record;
+//     client can hold by reading slowly has shares of its own (package budget), and for ndjson and events it is one
+//     buffer and the batch at hand, whatever the size of a record;
 //   - fasthttp's context is never kept or passed on: requests have contexts of their own, cancelled when the client is
 //     gone, cut or out-drained.
 //

@@ -350,8 +350,8 @@ func TestPressureCutsTheLongestStalled(t *testing.T) {
 	}
 }
 
-// TestPressureCutsWhoHoldsWhatIsWanted: a stalled client with a batch that was joined in decode memory holds that, others
-// with batches in chunks do not.
+// TestPressureCutsWhoHoldsWhatIsWanted: a stalled client with a batch that was joined in decode memory holds that,
+// others with batches in chunks do not.
 func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
 	for _, decoded := range []bool{false, true} {
 		r := newRig(t)

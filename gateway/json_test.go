@@ -304,7 +304,8 @@ func TestLinesGiveRecordsOfAnySize(t *testing.T) {
 	}
 }
 
-// TestToTheEndOrBroken: an answer that is to reach a given end and cannot does not look whole, wherever the error comes.
+// TestToTheEndOrBroken: an answer that is to reach a given end and cannot does not look whole, wherever the error
+// comes.
 func TestToTheEndOrBroken(t *testing.T) {
 	r := newRig(t)
 	damaged := &fetch.Error{Kind: fetch.Damaged, Position: 77, NextOffset: -1}

@@ -25,9 +25,9 @@ const (
 
 var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
 
-// lines streams records as ndjson, as a JSON text sequence (RFC 7464), or as server-sent events (the HTML standard, 9.2).
-// It writes whenever the next record would need I/O or decompression, so that a client sees each batch as soon as it is
-// read.
+// lines streams records as ndjson, as a JSON text sequence (RFC 7464), or as server-sent events (the HTML standard,
+// 9.2). It writes whenever the next record would need I/O or decompression, so that a client sees each batch as soon as
+// it is read.
 type lines struct {
 	x        *exchange
 	st       stream

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// passing are the errors of accept that say nothing about the listener: the process or the system is short of something,
-// or one connection, or the network below it, failed before it was accepted (accept(2) lists them for Linux). The numbers
-// are Windows' names of the same (WSAEINTR, WSAEMFILE, WSAECONNABORTED, WSAECONNRESET, WSAENOBUFS).
+// passing are the errors of accept that say nothing about the listener: the process or the system is short of
+// something, or one connection, or the network below it, failed before it was accepted (accept(2) lists them for
+// Linux). The numbers are Windows' names of the same (WSAEINTR, WSAEMFILE, WSAECONNABORTED, WSAECONNRESET, WSAENOBUFS).
 var passing = [...]syscall.Errno{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 	syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR, syscall.EAGAIN, syscall.EPROTO, syscall.EPERM, syscall.ETIMEDOUT,

@@ -11,7 +11,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// parseOnly reads the query of a route that knows topic_id, of a file timeout too, and when flag is not empty, one boolean.
+// parseOnly reads the query of a route that knows topic_id, of a file timeout too, and when flag is not empty, one
+// boolean.
 func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
 	q := &x.query
 	q.reset(raw)

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// siteGuard keeps web pages of other sites from reading through the browser of somebody who reaches a listener that they
-// do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host field
-// gives away, or asks for it by its address, which the browser says in Origin and Sec-Fetch-Site.
+// siteGuard keeps web pages of other sites from reading through the browser of somebody who reaches a listener that
+// they do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host
+// field gives away, or asks for it by its address, which the browser says in Origin and Sec-Fetch-Site.
 type siteGuard struct {
 	names map[string]struct{} // lower-case
 }

@@ -6,13 +6,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// unmodified evaluates a request's preconditions in the order of RFC 9110, 13.2.2: If-Match, then If-None-Match. tag is the
-// answer's validator as its ETag field shows it, "" for an answer without one: it exists, which is what * asks, and no
-// tag names it. A condition that is no list of entity tags never holds: If-Match then fails, If-None-Match gets the answer.
-// true: the client has the answer (304). An error is 412.
+// unmodified evaluates a request's preconditions in the order of RFC 9110, 13.2.2: If-Match, then If-None-Match. tag is
+// the answer's validator as its ETag field shows it, "" for an answer without one: it exists, which is what * asks, and
+// no tag names it. A condition that is no list of entity tags never holds: If-Match then fails, If-None-Match gets the
+// answer. true: the client has the answer (304). An error is 412.
 //
 // It is asked once everything else has succeeded, since a request that fails anyway ignores its conditions (13.2.1).
-// If-Modified-Since and If-Unmodified-Since are ignored, as they must be where an answer has no modification date, and none has.
+// If-Modified-Since and If-Unmodified-Since are ignored, as they must be where an answer has no modification date, and
+// none has.
 func (x *exchange) unmodified(ctx *fasthttp.RequestCtx, tag string) (bool, error) {
 	request := &ctx.Request.Header
 	if fields := request.PeekAll("If-Match"); len(fields) > 0 {
@@ -79,7 +80,8 @@ func namesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
 	return matched && some, some
 }
 
-// opaqueTag gives the length of the quoted text that b begins with, 0 when it begins with none. A comma may stand in it.
+// opaqueTag gives the length of the quoted text that b begins with, 0 when it begins with none. A comma may stand in
+// it.
 func opaqueTag(b []byte) int {
 	if len(b) == 0 || b[0] != '"' {
 		return 0

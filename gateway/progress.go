@@ -76,9 +76,9 @@ func (x *exchange) opened(st stream) {
 	x.clustered = bounds.Clustered()
 }
 
-// setCost tells what the answer took so far: the time of each step (Server-Timing), where the chunks came from, and
-// the requests to the store that it waited for, read-ahead not counted. filter is what remains of the time since the stream was opened without waiting for
-// store, indexes or client: cutting, checking, decoding and encoding.
+// setCost tells what the answer took so far: the time of each step (Server-Timing), where the chunks came from, and the
+// requests to the store that it waited for, read-ahead not counted. filter is what remains of the time since the stream
+// was opened without waiting for store, indexes or client: cutting, checking, decoding and encoding.
 func (x *exchange) setCost(s *fetch.Stats) {
 	h := &x.resp.Header
 	filter := time.Since(x.openedAt) - x.out.blocked - (s.Store - x.openedStore) - (s.Index - x.openedIndex)

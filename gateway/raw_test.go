@@ -115,8 +115,8 @@ func TestRawErrorBehindTheFirstBatchEndsTheAnswerThere(t *testing.T) {
 	}
 }
 
-// TestRawAnswerNeverEndsWithinABatch: where batches that are hidden moved NextOffset on before the first part of a batch, that
-// part is no whole one either.
+// TestRawAnswerNeverEndsWithinABatch: where batches that are hidden moved NextOffset on before the first part of a
+// batch, that part is no whole one either.
 func TestRawAnswerNeverEndsWithinABatch(t *testing.T) {
 	r := newRig(t)
 	for _, query := range []string{"", "&max_bytes=5000000"} {
@@ -132,8 +132,8 @@ func TestRawAnswerNeverEndsWithinABatch(t *testing.T) {
 	}
 }
 
-// TestRawFirstBatchOfManyPiecesIsSent: the first batch always comes whole, so one that is longer than what is kept to tell
-// its length is sent without one. To call that busy would have the client ask for ever.
+// TestRawFirstBatchOfManyPiecesIsSent: the first batch always comes whole, so one that is longer than what is kept to
+// tell its length is sent without one. To call that busy would have the client ask for ever.
 func TestRawFirstBatchOfManyPiecesIsSent(t *testing.T) {
 	for _, lookAhead := range []int64{1 << 20, 64 << 20} {
 		r := newRig(t, func(c *Config) { c.LookAhead = lookAhead })

@@ -502,8 +502,9 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 	}
 }
 
-// TestStalledLinesDoNotStarveOthers: clients that ask for ndjson and take nothing use up their share of the decode memory.
-// Listings and JSON do not even notice, and none is cut for them; one more who wants ndjson has the longest-stalled cut.
+// TestStalledLinesDoNotStarveOthers: clients that ask for ndjson and take nothing use up their share of the decode
+// memory. Listings and JSON do not even notice, and none is cut for them; one more who wants ndjson has the
+// longest-stalled cut.
 func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 	const decode, chunk = 8 << 20, 64 << 10
 	const holders = decode / 8 * 3 / lineBuffer

@@ -118,7 +118,8 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 }
 
 // routeOf gives the route of a path's segments, routeOther when there is none, and those of them that begin with
-// topics. Below /v3/clusters/{id} the REST proxy's own routes have its shapes, and the others are as they are without it.
+// topics. Below /v3/clusters/{id} the REST proxy's own routes have its shapes, and the others are as they are without
+// it.
 func routeOf(parts [][]byte) (route, [][]byte) {
 	n := len(parts)
 	switch {

@@ -229,8 +229,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 }
 
 // CutLongestStalled makes a client's answer let go of chunks that others wait for: answers that hold some and wait for
-// more go out as they are, and if there are none, the client that has been blocked in a write the longest is cut. false:
-// nobody holds any for long. It is meant for cache.Config.Pressure, which asks again while loads wait.
+// more go out as they are, and if there are none, the client that has been blocked in a write the longest is cut.
+// false: nobody holds any for long. It is meant for cache.Config.Pressure, which asks again while loads wait.
 func (s *Server) CutLongestStalled() bool { return s.clients.cutLongest(chunkMemory) }
 
 // handle is fasthttp's handler. fasthttp does not recover panics: one here would end the process.

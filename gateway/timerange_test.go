@@ -11,8 +11,8 @@ import (
 	"coldtap/segment"
 )
 
-// TestTimeRangePages follows the next pages of a range of time in every format and holds them against a filter over what
-// Kafka's own consumer read.
+// TestTimeRangePages follows the next pages of a range of time in every format and holds them against a filter over
+// what Kafka's own consumer read.
 func TestTimeRangePages(t *testing.T) {
 	r := newRealRig(t, 64<<10, 4<<20)
 	end := r.addSample(t, segment.UUID{1}, "plain-0")

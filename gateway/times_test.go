@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTimes holds what is a time in a parameter. Values are as they are after form decoding, where a plus has become a space.
+// TestTimes holds what is a time in a parameter. Values are as they are after form decoding, where a plus has become a
+// space.
 func TestTimes(t *testing.T) {
 	at := func(text string) int64 {
 		v, err := time.Parse(time.RFC3339Nano, text)
@@ -67,7 +68,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestEpochSecondsAreAskedAbout: seconds taken for milliseconds are a day in 1970, and the answer would be the whole partition.
+// TestEpochSecondsAreAskedAbout: seconds taken for milliseconds are a day in 1970, and the answer would be the whole
+// partition.
 func TestEpochSecondsAreAskedAbout(t *testing.T) {
 	r := newRig(t)
 	r.records(fakeRecord{rec: record(10, "a")})

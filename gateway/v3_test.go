@@ -9,8 +9,8 @@ import (
 	"coldtap/fetch"
 )
 
-// restProxy is what the REST proxy's published openapi.yaml (v3) demands of each kind: the names of the required fields, and
-// of those that are links to another resource.
+// restProxy is what the REST proxy's published openapi.yaml (v3) demands of each kind: the names of the required
+// fields, and of those that are links to another resource.
 var restProxy = map[string]struct{ required, related []string }{
 	"KafkaCluster": {[]string{"cluster_id"},
 		[]string{"acls", "brokers", "broker_configs", "consumer_groups", "topics", "partition_reassignments"}},

@@ -72,8 +72,8 @@ func (w *wire) declare(stream io.Reader, size int64) {
 	x.resp.SetBodyStream(stream, int(size))
 }
 
-// declareText is declare for a body of text, which is compressed if the client takes that and it is worth it. Memory for
-// it that is not there now is not waited for: the body then goes as it is.
+// declareText is declare for a body of text, which is compressed if the client takes that and it is worth it. Memory
+// for it that is not there now is not waited for: the body then goes as it is.
 func (w *wire) declareText(ctx *fasthttp.RequestCtx, stream io.Reader, size int64) {
 	x := w.x
 	if (size < 0 || size >= squeezeFrom) && !x.http10 {

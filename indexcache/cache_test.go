@@ -254,8 +254,8 @@ func TestDamagedIsFetchedAgain(t *testing.T) {
 	})
 }
 
-// TestPagingReaders is what ristretto alone is bad at: many readers, each of which comes back to its segment a few times
-// while the others bring in theirs.
+// TestPagingReaders is what ristretto alone is bad at: many readers, each of which comes back to its segment a few
+// times while the others bring in theirs.
 func TestPagingReaders(t *testing.T) {
 	const readers, segments, pages = 8, 25, 4
 	store := &fakeStore{give: func(int) (*segment.Files, error) { return soundFiles(15 << 10), nil }}

@@ -8,8 +8,8 @@
 //
 // Invariants:
 //   - One load per segment at a time, whoever asks. It has its own context: a caller that leaves does not end it.
-//   - An entry can be found from the moment it was loaded: ristretto applies a Set later, so the window and the table of
-//     flights hold an entry until ristretto has decided.
+//   - An entry can be found from the moment it was loaded: ristretto applies a Set later, so the window and the table
+//     of flights hold an entry until ristretto has decided.
 //   - Errors are not kept. The next caller tries again.
 //   - A damaged offset or time index is an empty one, which costs a longer scan and nothing else. Damaged transaction
 //     information is an error for read_committed and nothing else. Damaged files are fetched once more at once, and

@@ -129,7 +129,8 @@ func (c *Cache) keep(f *flight) {
 	}
 }
 
-// loadEntry loads and parses, and loads once more when a file is damaged, since the damage may have come about on the way.
+// loadEntry loads and parses, and loads once more when a file is damaged, since the damage may have come about on the
+// way.
 func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry, loaded Loaded, err error) {
 	defer func() {
 		if v := recover(); v != nil {

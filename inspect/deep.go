@@ -213,8 +213,8 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 	return nil
 }
 
-// batches checks each batch's CRC, that offsets ascend within the segment, and that they leave no gap where the manifest
-// says so. An error is the store's.
+// batches checks each batch's CRC, that offsets ascend within the segment, and that they leave no gap where the
+// manifest says so. An error is the store's.
 func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) error {
 	bad := 0
 	next, gap := c.seg.BaseOffset, int64(-1)

@@ -48,8 +48,8 @@ func (c *contentCheck) runPlain(ctx context.Context) error {
 	return fatal
 }
 
-// logOfLayout is a segment's log as an io.Reader, front to back, as its layout gives it: opened and authenticated where it
-// is stored compressed or sealed.
+// logOfLayout is a segment's log as an io.Reader, front to back, as its layout gives it: opened and authenticated where
+// it is stored compressed or sealed.
 type logOfLayout struct {
 	ctx    context.Context
 	layout layout.Reader

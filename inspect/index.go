@@ -103,9 +103,9 @@ func (r fileRow) cells() []string {
 // Parts are the names by which Index shows one file of a .meta object, or its list of aborted transactions.
 var Parts = []string{"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "aborted"}
 
-// Index shows a small file by its name's ending: .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, .meta or
-// start. base is the segment's base offset, -1 = the name tells. part, for a .meta only, shows one of Parts instead of
-// the manifest.
+// Index shows a small file by its name's ending: .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint,
+// .meta or start. base is the segment's base offset, -1 = the name tells. part, for a .meta only, shows one of Parts
+// instead of the manifest.
 func Index(o *Output, name string, raw []byte, base int64, part string) error {
 	kind := kindOf(name)
 	if part != "" && kind != "meta" {

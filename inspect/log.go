@@ -92,8 +92,8 @@ type LogOptions struct {
 	Progress    func(done, all int64) // bytes; nil = nobody
 }
 
-// Log shows the batches of a log of size bytes. Damage that ends it is *Error of kind Damaged, after all that came before
-// was shown; a batch with a wrong CRC is shown as such, goes without records, and makes Log fail at the end.
+// Log shows the batches of a log of size bytes. Damage that ends it is *Error of kind Damaged, after all that came
+// before was shown; a batch with a wrong CRC is shown as such, goes without records, and makes Log fail at the end.
 func Log(ctx context.Context, o *Output, name string, in io.Reader, size int64, options LogOptions) error {
 	r := newLogReader(in, size, maxWhole)
 	limit := options.DecodeLimit

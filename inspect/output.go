@@ -98,7 +98,8 @@ func (o *Output) Close() error {
 	return o.err
 }
 
-// Printable makes text that came from a store or a file safe for a terminal: quoted when anything in it is not printable.
+// Printable makes text that came from a store or a file safe for a terminal: quoted when anything in it is not
+// printable.
 func Printable(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)

@@ -367,7 +367,8 @@ func findingOf(seg *tier.Segment, problem Problem, key, detail string) Finding {
 	return Finding{problem, seg.Topic, seg.Partition.Partition, seg.ID.String(), key, strings.TrimSpace(detail)}
 }
 
-// startObjects compares each start object with the metadata. One above the metadata's start is legal: it is written first.
+// startObjects compares each start object with the metadata. One above the metadata's start is legal: it is written
+// first.
 func (v *verification) startObjects(ctx context.Context, after *tier.Snapshot) error {
 	for _, u := range v.starts {
 		id, key := u.Partition, u.key

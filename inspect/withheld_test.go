@@ -13,7 +13,8 @@ import (
 	"coldtap/tier"
 )
 
-// Objects that the store does not give are reported with what to mend, and what is wrong behind them is found all the same.
+// Objects that the store does not give are reported with what to mend, and what is wrong behind them is found all the
+// same.
 func TestVerifyGoesOnBehindWithheldObjects(t *testing.T) {
 	s := newStand(t)
 	segments := s.segments(t)
@@ -42,8 +43,8 @@ func TestVerifyGoesOnBehindWithheldObjects(t *testing.T) {
 	}
 }
 
-// A healthy bucket of the plugin's has no findings: a segment that compaction left empty has no log, and a segment whose custom metadata places it
-// under another prefix is no foreign object, wherever the listing began.
+// A healthy bucket of the plugin's has no findings: a segment that compaction left empty has no log, and a segment
+// whose custom metadata places it under another prefix is no foreign object, wherever the listing began.
 func TestVerifyOfAHealthyBucket(t *testing.T) {
 	topicID := segment.UUID{0: 1, 15: 7}
 	of := func(n byte, base, size int64, custom string) *tier.Segment {

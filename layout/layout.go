@@ -16,7 +16,8 @@ type Cost struct {
 }
 
 // Reader gives a segment's bytes. All methods may be called concurrently. ReadLog and ReadFiles send store requests, so
-// callers bound how many run at a time; ChunkSize and Expect send none. Errors are *rangeio.Error (the store's) or *Error (the object's content).
+// callers bound how many run at a time; ChunkSize and Expect send none. Errors are *rangeio.Error (the store's) or
+// *Error (the object's content).
 type Reader interface {
 	// ChunkSize is the length of the pieces in which the segment's log is best read and cached, at most max. All
 	// pieces of a segment have this length but the last.

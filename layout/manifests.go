@@ -70,8 +70,9 @@ type Keys interface {
 // or ErrMisplaced where one of them is the reason.
 type Manifests interface {
 	Keys
-	// PartitionPrefixes are what all keys of one partition begin with, none of them a beginning of another: to be listed one
-	// by one. None for a partition that cannot have keys. Where one is also a beginning of other partitions' keys, Classify tells.
+	// PartitionPrefixes are what all keys of one partition begin with, none of them a beginning of another: to be listed
+	// one by one. None for a partition that cannot have keys. Where one is also a beginning of other partitions' keys,
+	// Classify tells.
 	PartitionPrefixes(topic string, id tier.PartitionID) []string
 	// ReadManifest reads the manifest that a listing has, as it was listed.
 	ReadManifest(ctx context.Context, o rangeio.Object) (*Description, Cost, error)

@@ -14,9 +14,9 @@ type Ranges interface {
 	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
 }
 
-// ReadPlain is Reader.ReadLog for a log that is stored byte for byte under key: it fills dst with [off, off+len(dst)), all
-// from the version of the object that was read first. Another version is *rangeio.Error with Kind Changed, and the next
-// read begins with the version it finds. An object of another length than the segment's is an error.
+// ReadPlain is Reader.ReadLog for a log that is stored byte for byte under key: it fills dst with [off, off+len(dst)),
+// all from the version of the object that was read first. Another version is *rangeio.Error with Kind Changed, and the
+// next read begins with the version it finds. An object of another length than the segment's is an error.
 func (v *Versions) ReadPlain(ctx context.Context, store Ranges, key string, seg *tier.Segment, dst []byte, off int64) (Cost, error) {
 	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
 		return Cost{}, &Error{Object: key, Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
@@ -45,8 +45,8 @@ func ExpectPlain(seg *tier.Segment, d *Demand) (c Cost) {
 	return c
 }
 
-// SmallFiles estimates the bytes of a segment's small files, which its metadata does not tell: brokers write an entry of
-// the offset index and one of the time index for every 4 KiB of log (index.interval.bytes).
+// SmallFiles estimates the bytes of a segment's small files, which its metadata does not tell: brokers write an entry
+// of the offset index and one of the time index for every 4 KiB of log (index.interval.bytes).
 func SmallFiles(seg *tier.Segment) int64 {
 	const interval, entries, rest = 4 << 10, 8 + 12, 1 << 10
 	return seg.Size/interval*entries + rest

@@ -88,8 +88,8 @@ func TestOldMessages(t *testing.T) {
 	}
 }
 
-// FuzzBatchReader feeds logs whose checksums are right, since no chance finds them. Its inputs are short, for the engine
-// spends its time on shortening long ones.
+// FuzzBatchReader feeds logs whose checksums are right, since no chance finds them. Its inputs are short, for the
+// engine spends its time on shortening long ones.
 func FuzzBatchReader(f *testing.F) {
 	f.Add(encode(3, 1, batchSpec{producer: 9, control: true}), int64(3))
 	f.Add(append(encode(0, 0, batchSpec{producer: 9, txn: true, offsets: 2}), encode(2, 0, batchSpec{producer: 9, control: true})...), int64(0))

@@ -55,8 +55,8 @@ type checker struct {
 
 var errNoEpoch = &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
 
-// check reads the whole of a segment, which has to be closed or sealed. t is the state at its base and becomes the one at its end;
-// after an error it is worth nothing. The caller closes the result.
+// check reads the whole of a segment, which has to be closed or sealed. t is the state at its base and becomes the one
+// at its end; after an error it is worth nothing. The caller closes the result.
 func (p *partition) check(ctx context.Context, s *localSegment, t *transactions, o *outcomes) (c *checked, err error) {
 	if s.size > math.MaxInt32 {
 		return nil, damaged(s.logName(), "%d bytes: a log has at most 2 GiB", s.size)

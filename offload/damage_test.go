@@ -292,7 +292,8 @@ func TestSkipDamagedRecordsTheHoleAndGoesOn(t *testing.T) {
 	}
 }
 
-// The last closed segment is the one that is damaged: what follows is not known yet, and the next run must not try again.
+// The last closed segment is the one that is damaged: what follows is not known yet, and the next run must not try
+// again.
 func TestHoleAtTheEndIsRemembered(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(1).done()
 	edit(t, l.path(segment.FileName(10, ".log")), flip(-1))

@@ -149,7 +149,8 @@ func readOffsets(root *os.Root, name string) (map[segment.TopicPartition]int64, 
 	return offsets, nil
 }
 
-// readSmall reads a regular file of at most limit bytes (readlimit.ErrTooLarge). The result is never nil without an error.
+// readSmall reads a regular file of at most limit bytes (readlimit.ErrTooLarge). The result is never nil without an
+// error.
 func readSmall(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, _, err := openRegular(root, name)
 	if err != nil {

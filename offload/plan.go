@@ -109,7 +109,8 @@ func holed(s *localSegment, holes []tier.Hole) bool {
 }
 
 // covered tells whether finished segments hold all of a segment's offsets from the tier's start on. That the tier ends
-// behind it proves nothing: it may have holes, recorded ones and others, such as a rebuild from incomplete objects leaves.
+// behind it proves nothing: it may have holes, recorded ones and others, such as a rebuild from incomplete objects
+// leaves.
 func (p *partition) covered(s *localSegment) bool {
 	for offset := max(s.base, p.recorded.Bounds().Start); offset < s.next; {
 		seg, ok := p.recorded.Find(offset)

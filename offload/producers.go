@@ -11,9 +11,9 @@ import (
 	"coldtap/segment"
 )
 
-// producers is what a broker remembers of each producer at a place in the log: all that a producer snapshot holds, where
-// transactions is only what decides visibility. It follows org.apache.kafka.storage.internals.log.ProducerAppendInfo
-// for logs that the cleaner has not touched.
+// producers is what a broker remembers of each producer at a place in the log: all that a producer snapshot holds,
+// where transactions is only what decides visibility. It follows
+// org.apache.kafka.storage.internals.log.ProducerAppendInfo for logs that the cleaner has not touched.
 //
 // A broker leaves producers out that were idle for producer.id.expiration.ms by its clock. Here they stay, with their
 // time, and whoever loads the snapshot drops them by the same rule.

@@ -115,9 +115,9 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 	return nil
 }
 
-// checkStore refuses a partition with something to copy of which the store holds more than the catalog knows: the catalog is
-// new, lost, or an old copy of itself, and what is there already would be copied again under other ids. What the store withholds
-// is an error only where the catalog knows nothing of the partition.
+// checkStore refuses a partition with something to copy of which the store holds more than the catalog knows: the
+// catalog is new, lost, or an old copy of itself, and what is there already would be copied again under other ids. What
+// the store withholds is an error only where the catalog knows nothing of the partition.
 func (r *run) checkStore(ctx context.Context, p *partition) error {
 	if !p.planned || len(p.candidates) == 0 && len(p.holed) == 0 && p.active == nil {
 		return nil

@@ -208,7 +208,8 @@ func TestAbortedListsHideWhatKafkasConsumerDidNotSee(t *testing.T) {
 	}
 }
 
-// The sample's txn-1 ends with an aborted transaction whose data are in a closed segment and whose marker is in the active one.
+// The sample's txn-1 ends with an aborted transaction whose data are in a closed segment and whose marker is in the
+// active one.
 func TestTransactionAbortedInTheActiveSegment(t *testing.T) {
 	dir, w := extract(t, "txn-1"), newWorld()
 	w.offload(t, w.config(dir))

@@ -133,8 +133,8 @@ func TestSealedSampleReachesTheLogsEnd(t *testing.T) {
 	}
 }
 
-// The log of a broker that died when one of the sample's closed segments was active. Sealed, it has what the broker wrote
-// when it closed it.
+// The log of a broker that died when one of the sample's closed segments was active. Sealed, it has what the broker
+// wrote when it closed it.
 func TestSealedSegmentIsLikeTheClosedOne(t *testing.T) {
 	for _, name := range []string{"txn-0", "txn-1", "codecs-0"} {
 		topic, n, _ := segment.ParsePartitionDir(name)
@@ -317,8 +317,8 @@ func TestWhatBoundsTheSealedPart(t *testing.T) {
 	}
 }
 
-// A transaction reaches over the sealed end, and its marker decides what was copied before: it has data on both sides of
-// another one that never ends.
+// A transaction reaches over the sealed end, and its marker decides what was copied before: it has data on both sides
+// of another one that never ends.
 func TestSealedPartKnowsHowItsTransactionsEnd(t *testing.T) {
 	l := newLog(t, "a", 0).data(2).roll().txn(7).txn(9).txn(8).end(7, false).end(9, true).data(1).done()
 	w := newWorld()

@@ -99,8 +99,8 @@ func (s *stack) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The sample through SQLite and the native layout in a file store, with the store breaking now and then and a new process
-// each time, reads back byte for byte.
+// The sample through SQLite and the native layout in a file store, with the store breaking now and then and a new
+// process each time, reads back byte for byte.
 func TestSampleSurvivesTheWholeStack(t *testing.T) {
 	logDir, dir := extract(t, "plain-0", "txn-1"), t.TempDir()
 	runs := 0
@@ -195,7 +195,8 @@ func (c *cuttingLayout) Put(ctx context.Context, cluster string, seg *tier.Segme
 	return c.Layout.Put(ctx, cluster, seg, &cutContent{Content: log}, sum, files)
 }
 
-// TestALostDatabaseIsNotCopiedAgain: a database that is new, or older than the store, is refused before anything is written.
+// TestALostDatabaseIsNotCopiedAgain: a database that is new, or older than the store, is refused before anything is
+// written.
 func TestALostDatabaseIsNotCopiedAgain(t *testing.T) {
 	logDir, dir := extract(t, "plain-0", "txn-1"), t.TempDir()
 	database := filepath.Join(dir, "coldtap.db")
@@ -275,8 +276,9 @@ func TestALostDatabaseIsNotCopiedAgain(t *testing.T) {
 	s.close(t)
 }
 
-// TestWhatIsWithheldHoldsUpNobodyWhoKnowsThePartition: a rebuild leaves out a segment whose .meta is in an archive storage class,
-// and offloading goes on after it. A database that knows nothing of the partition is refused all the same.
+// TestWhatIsWithheldHoldsUpNobodyWhoKnowsThePartition: a rebuild leaves out a segment whose .meta is in an archive
+// storage class, and offloading goes on after it. A database that knows nothing of the partition is refused all the
+// same.
 func TestWhatIsWithheldHoldsUpNobodyWhoKnowsThePartition(t *testing.T) {
 	logDir, dir := extract(t, "plain-0"), t.TempDir()
 	s := openStack(t, dir, 1<<30)

@@ -7,8 +7,8 @@ import (
 	"coldtap/tier"
 )
 
-// The tier's end lies behind a segment that it lacks, as after a rebuild from objects of which one was lost: the segment
-// is copied, not taken for copied.
+// The tier's end lies behind a segment that it lacks, as after a rebuild from objects of which one was lost: the
+// segment is copied, not taken for copied.
 func TestSegmentThatTheTierLacksIsCopied(t *testing.T) {
 	dir, before := extract(t, "plain-0"), newWorld()
 	before.offload(t, before.config(dir))

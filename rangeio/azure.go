@@ -15,8 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// AzureConfig says where a container of Azure Blob Storage is. At most one of AccountKey, ConnectionString and SAS is set; without them the default
-// chain of azidentity is asked: environment, workload identity, managed identity, the developer's az.
+// AzureConfig says where a container of Azure Blob Storage is. At most one of AccountKey, ConnectionString and SAS is
+// set; without them the default chain of azidentity is asked: environment, workload identity, managed identity, the
+// developer's az.
 type AzureConfig struct {
 	Account           string // of the host name ACCOUNT.blob.core.windows.net, and of AccountKey
 	Endpoint          string // URL of the blob service in another cloud, or of an emulator (with the account in its path); "" follows Account
@@ -67,8 +68,8 @@ func OpenAzure(_ context.Context, cfg AzureConfig) (Backend, error) {
 	return s, nil
 }
 
-// azureOptions turns the SDK's retries off: of reads because Client counts them, of writes because the SDK rewinds the one body that net/http may still be
-// sending when the store refused it early.
+// azureOptions turns the SDK's retries off: of reads because Client counts them, of writes because the SDK rewinds the
+// one body that net/http may still be sending when the store refused it early.
 func azureOptions(pool *http.Transport) *container.ClientOptions {
 	return &container.ClientOptions{ClientOptions: policy.ClientOptions{
 		Transport: httpClient(pool),
@@ -173,8 +174,8 @@ func (s *azureStore) Close() error {
 	return nil
 }
 
-// name gives the blob's full name for an operation's key. The service takes a backslash for a slash, and Microsoft warns of dots at the end of a part;
-// either could make two keys one blob.
+// name gives the blob's full name for an operation's key. The service takes a backslash for a slash, and Microsoft
+// warns of dots at the end of a part; either could make two keys one blob.
 func (s *azureStore) name(op, key string) (string, *Error) {
 	name, err := objectName(s.prefix, op, key)
 	if err == nil && (strings.Contains(name, `\`) || strings.Contains(name+"/", "./")) {

@@ -10,8 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// azureCodes are the error codes whose meaning does not follow from the HTTP status. Sources: Microsoft's lists of common and of Blob service error
-// codes.
+// azureCodes are the error codes whose meaning does not follow from the HTTP status. Sources: Microsoft's lists of
+// common and of Blob service error codes.
 var azureCodes = map[string]Kind{
 	"BlobNotFound":              NotFound,
 	"ContainerNotFound":         NoBucket,
@@ -44,7 +44,8 @@ var azureCodes = map[string]Kind{
 	"InvalidUri":          BadKey,
 }
 
-// azureFailure classifies an error of the SDK: the caller's own end first, then the store's code, then the HTTP status, then the network.
+// azureFailure classifies an error of the SDK: the caller's own end first, then the store's code, then the HTTP status,
+// then the network.
 func azureFailure(ctx context.Context, err error) (Kind, error) {
 	if ctx.Err() != nil {
 		return Canceled, ctx.Err()

@@ -104,8 +104,9 @@ func (s *azureStore) Stat(ctx context.Context, key string) (Info, error) {
 	return Info{Size: *out.ContentLength, ETag: azureVersion(out.ETag)}, nil
 }
 
-// List pages through the container. Accounts with a hierarchical namespace go through directories one after the other, which is byte order unless one
-// directory's name continues another's with a character below the slash; that ends the listing with BadAnswer rather than with keys left out.
+// List pages through the container. Accounts with a hierarchical namespace go through directories one after the other,
+// which is byte order unless one directory's name continues another's with a character below the slash; that ends the
+// listing with BadAnswer rather than with keys left out.
 func (s *azureStore) List(ctx context.Context, prefix string, fn func(Object) error) error {
 	bad := func(err error) error { return &Error{Kind: BadAnswer, Op: opList, Key: prefix, Err: err} }
 	order := listOrder{prefix: s.prefix + prefix}

@@ -141,7 +141,8 @@ func TestAzureBrokenBodiesAreResumed(t *testing.T) {
 	}
 }
 
-// TestAzurePutRepeatsBlocks: a request that failed halfway is sent again from its own start, and a block of another Put is never joined.
+// TestAzurePutRepeatsBlocks: a request that failed halfway is sent again from its own start, and a block of another Put
+// is never joined.
 func TestAzurePutRepeatsBlocks(t *testing.T) {
 	for _, size := range []int{1 << 20, 40<<20 + 1} {
 		f := newFakeAzure(t)

@@ -21,8 +21,10 @@ import (
 // azureCRC is the polynomial of the service's x-ms-content-crc64.
 var azureCRC = crc64.MakeTable(0x9A6C9329AC4BC9B5)
 
-// Put sends the object in one request, or as blocks of uploadPart bytes, uploadParallel at a time, that the last request joins. Every request with bytes
-// carries their CRC-64, which the store compares. A block is held in memory while it is under way and sent from its start again when that failed. Blocks that nobody joined are invisible, and the store forgets them after a week.
+// Put sends the object in one request, or as blocks of uploadPart bytes, uploadParallel at a time, that the last
+// request joins. Every request with bytes carries their CRC-64, which the store compares. A block is held in memory
+// while it is under way and sent from its start again when that failed. Blocks that nobody joined are invisible, and
+// the store forgets them after a week.
 func (s *azureStore) Put(ctx context.Context, key string, c Content) (Info, error) {
 	name, kerr := s.name(opPut, key)
 	if kerr != nil {

@@ -8,12 +8,13 @@ import (
 
 const (
 	firstBackoff = 50 * time.Millisecond
-	// A store that says "slow down" wants fewer requests, not the same ones a little later: four times the pause of a broken connection.
+	// A store that says "slow down" wants fewer requests, not the same ones a little later: four times the pause of a
+	// broken connection.
 	firstThrottledBackoff = 200 * time.Millisecond
 )
 
-// backoff is how long to wait before attempt n+1, n ≥ 1: full jitter below a bound that doubles, so that readers that failed together do not
-// come back together.
+// backoff is how long to wait before attempt n+1, n ≥ 1: full jitter below a bound that doubles, so that readers that
+// failed together do not come back together.
 func backoff(n int, kind Kind, limit time.Duration) time.Duration {
 	bound := firstBackoff
 	if kind == Throttled {

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// Bounds of answers that a vendor's library reads whole. The bytes of an object are not among them: what Open gives is cut at the range that was asked for.
+// Bounds of answers that a vendor's library reads whole. The bytes of an object are not among them: what Open gives is
+// cut at the range that was asked for.
 const (
-	// maxAnswer bounds an answer that succeeded. A page of 1,000 names of 1,024 bytes fits, each escaped sixfold, and with Azure's metadata.
+	// maxAnswer bounds an answer that succeeded. A page of 1,000 names of 1,024 bytes fits, each escaped sixfold, and with
+	// Azure's metadata.
 	maxAnswer = 16 << 20
 	// maxErrorPage bounds an answer with an error status. The rest of it is not read.
 	maxErrorPage = 64 << 10
@@ -83,7 +85,8 @@ func (b *boundedBody) Close() error {
 	return b.body.Close()
 }
 
-// boundedDial gives connections that bring at most maxAnswer bytes: to services that give credentials, whose answers are a few KiB and are read whole.
+// boundedDial gives connections that bring at most maxAnswer bytes: to services that give credentials, whose answers
+// are a few KiB and are read whole.
 func boundedDial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)

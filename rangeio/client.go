@@ -26,7 +26,8 @@ type Cost struct {
 	Throttled int   // how many of the requests the store answered with "slow down"; for who adapts the number of readers
 }
 
-// Client makes a Backend reliable. Safe for concurrent use; it holds no resources of its own, so who opened the Backend closes it.
+// Client makes a Backend reliable. Safe for concurrent use; it holds no resources of its own, so who opened the Backend
+// closes it.
 type Client struct {
 	backend Backend
 	cfg     Config
@@ -73,12 +74,13 @@ func (c *Client) Stat(ctx context.Context, key string) (Info, error) {
 	return info, nil
 }
 
-// Put writes the whole object, atomically and durably. A failed attempt starts over with the first byte. Full, Forbidden, BadKey and Source are
-// final at once.
+// Put writes the whole object, atomically and durably. A failed attempt starts over with the first byte. Full,
+// Forbidden, BadKey and Source are final at once.
 func (c *Client) Put(ctx context.Context, key string, content Content) (Info, error) {
 	var info Info
 	err := c.retry(ctx, opPut, key, func() *Error {
-		// No stall watch around a write: a store may need minutes to join the parts. The S3 transport bounds each write to its socket instead.
+		// No stall watch around a write: a store may need minutes to join the parts. The S3 transport bounds each write to
+		// its socket instead.
 		var err error
 		info, err = c.backend.Put(ctx, key, content)
 		return classify(ctx, ctx, opPut, key, err)
@@ -104,15 +106,16 @@ type listError struct{ err error }
 
 func (e listError) Error() string { return e.err.Error() }
 
-// List calls fn once for each object whose key begins with prefix, in key order, however often the listing had to begin again. An error of fn ends it
-// and comes back as it is.
+// List calls fn once for each object whose key begins with prefix, in key order, however often the listing had to begin
+// again. An error of fn ends it and comes back as it is.
 func (c *Client) List(ctx context.Context, prefix string, fn func(Object) error) error {
 	var (
 		last    string // greatest key that fn has seen
 		fnError error
 	)
 	err := c.retry(ctx, opList, prefix, func() *Error {
-		// Pages without a match can be long in coming (a walk of many folders), so silence counts only after six times the usual.
+		// Pages without a match can be long in coming (a walk of many folders), so silence counts only after six times the
+		// usual.
 		actx, watch := watchStall(ctx, 6*c.cfg.StallTimeout)
 		defer watch.stop()
 		err := c.backend.List(actx, prefix, func(o Object) error {
@@ -155,7 +158,8 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 		}
 		if err.Kind == BadAnswer {
 			badAnswers++
-			// Nonsense may come from one bad server behind the address, so ask once more; twice the same is the object's or the store's way.
+			// Nonsense may come from one bad server behind the address, so ask once more; twice the same is the object's or the
+			// store's way.
 			err.exhausted = err.exhausted || badAnswers > 1 || n >= c.cfg.Attempts
 		}
 		if !err.Retriable() || n >= c.cfg.Attempts {

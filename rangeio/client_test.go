@@ -180,7 +180,8 @@ func TestStallWatchSparesSlowBodies(t *testing.T) {
 	})
 }
 
-// TestReadsEndWithTheirContext: wherever a read waits, the end of its context ends it at once, and it is nobody's fault.
+// TestReadsEndWithTheirContext: wherever a read waits, the end of its context ends it at once, and it is nobody's
+// fault.
 func TestReadsEndWithTheirContext(t *testing.T) {
 	for name, fault := range map[string]func() faultstore.Fault{
 		"waiting for the answer": func() faultstore.Fault { return faultstore.Fault{Block: make(chan struct{})} },
@@ -209,7 +210,8 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestBackoffGrowsAndSpreads: 64 readers that fail together must not come back together, and less often the longer it lasts.
+// TestBackoffGrowsAndSpreads: 64 readers that fail together must not come back together, and less often the longer it
+// lasts.
 func TestBackoffGrowsAndSpreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, s, _ := faulty(rangeio.Config{Attempts: 8})

@@ -25,8 +25,8 @@ import (
 	"coldtap/rangeio/rangeiotest"
 )
 
-// startEmulator runs a store's server on a free port until the end of t; args is given its address. The test is skipped when the binary is neither in
-// the path nor where go install puts it.
+// startEmulator runs a store's server on a free port until the end of t; args is given its address. The test is skipped
+// when the binary is neither in the path nor where go install puts it.
 func startEmulator(t *testing.T, name string, args func(host, port string) []string) (address string) {
 	t.Helper()
 	binary, err := exec.LookPath(name)
@@ -78,7 +78,8 @@ const (
 	azuriteKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// startAzurite runs Microsoft's emulator (npm install azurite) and gives what makes an empty container. --loose, because it knows no CRC-64.
+// startAzurite runs Microsoft's emulator (npm install azurite) and gives what makes an empty container. --loose,
+// because it knows no CRC-64.
 func startAzurite(t *testing.T) func(t *testing.T, change func(*rangeio.AzureConfig)) rangeio.Backend {
 	address := startEmulator(t, "azurite-blob", func(host, port string) []string {
 		return []string{"--blobHost", host, "--blobPort", port, "--loose", "--skipApiVersionCheck", "--silent", "--disableTelemetry",
@@ -212,7 +213,8 @@ func storeWithoutBucket(t *testing.T, b rangeio.Backend) {
 	rangeiotest.IsKind(t, b.Delete(ctx, "o"), rangeio.NoBucket)
 }
 
-// startFakeGCSServer runs github.com/fsouza/fake-gcs-server, which checks the fake of these tests, and gives what makes an empty bucket.
+// startFakeGCSServer runs github.com/fsouza/fake-gcs-server, which checks the fake of these tests, and gives what makes
+// an empty bucket.
 func startFakeGCSServer(t *testing.T) func(t *testing.T, change func(*rangeio.GCSConfig)) rangeio.Backend {
 	address := startEmulator(t, "fake-gcs-server", func(host, port string) []string {
 		return []string{"-scheme", "http", "-host", host, "-port", port, "-backend", "memory", "-external-url", "http://" + host + ":" + port,

@@ -41,7 +41,8 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// Remedy says what somebody has to mend before an error of the kind goes away; "" where nothing is known, or waiting helps.
+// Remedy says what somebody has to mend before an error of the kind goes away; "" where nothing is known, or waiting
+// helps.
 func (k Kind) Remedy() string {
 	switch k {
 	case NoBucket:
@@ -56,8 +57,8 @@ func (k Kind) Remedy() string {
 	return ""
 }
 
-// Withheld says, with what to mend, that a store does not give one object, which is in an archive storage class or denied. Other objects may be
-// read: who goes through many passes over this one and reports it.
+// Withheld says, with what to mend, that a store does not give one object, which is in an archive storage class or
+// denied. Other objects may be read: who goes through many passes over this one and reports it.
 func Withheld(err error) (why string, ok bool) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Kind != Archived && e.Kind != Forbidden {
@@ -90,8 +91,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Remedy says what somebody has to mend before the operation can succeed, see Kind.Remedy.
 func (e *Error) Remedy() string { return e.Kind.Remedy() }
 
-// Retriable says whether the same operation may succeed later without anybody doing something about it: Throttled and Unavailable always, BadAnswer
-// once (Client uses that up, so a BadAnswer from it is final).
+// Retriable says whether the same operation may succeed later without anybody doing something about it: Throttled and
+// Unavailable always, BadAnswer once (Client uses that up, so a BadAnswer from it is final).
 func (e *Error) Retriable() bool {
 	switch e.Kind {
 	case Throttled, Unavailable:

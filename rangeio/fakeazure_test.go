@@ -19,7 +19,8 @@ import (
 	"coldtap/rangeio"
 )
 
-// fakeAzure is a container in memory with the faults that Azurite has no switch for, and the checksums that it does not know.
+// fakeAzure is a container in memory with the faults that Azurite has no switch for, and the checksums that it does not
+// know.
 type fakeAzure struct {
 	*httptest.Server
 	t *testing.T

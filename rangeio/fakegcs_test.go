@@ -23,7 +23,8 @@ import (
 	"coldtap/rangeio"
 )
 
-// fakeGCS is a bucket in memory that does what the JSON API promises and fake-gcs-server does not: conditions on reads, checksums, unpacking of gzip.
+// fakeGCS is a bucket in memory that does what the JSON API promises and fake-gcs-server does not: conditions on reads,
+// checksums, unpacking of gzip.
 type fakeGCS struct {
 	*httptest.Server
 	t *testing.T

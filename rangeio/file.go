@@ -13,14 +13,15 @@ import (
 	"syscall"
 )
 
-// tempPrefix marks files being written. Keys with a part of that form are refused, so that a leftover never looks like an object.
+// tempPrefix marks files being written. Keys with a part of that form are refused, so that a leftover never looks like
+// an object.
 const tempPrefix = ".coldtap-tmp-"
 
 // maxPart is what ext4, xfs and apfs allow for one name, in bytes.
 const maxPart = 255
 
-// fileStore keeps each object in a file of its own under one folder. The folder is held open (os.Root): no key, .. or symbolic link leads out of it,
-// and it stays the same folder when it is renamed.
+// fileStore keeps each object in a file of its own under one folder. The folder is held open (os.Root): no key, .. or
+// symbolic link leads out of it, and it stays the same folder when it is renamed.
 type fileStore struct {
 	root *os.Root
 	dir  string // absolute, for messages
@@ -32,9 +33,9 @@ type fileStore struct {
 	}
 }
 
-// OpenFile is the file store rooted at dir (created if missing when create is true). Writes go to a temporary file in the same folder, which is
-// synced, renamed over the object, and the folder synced. Readers of the version before keep it.
-// Keys are confined to dir; parts of a key are limited to 255 bytes and must not be empty.
+// OpenFile is the file store rooted at dir (created if missing when create is true). Writes go to a temporary file in
+// the same folder, which is synced, renamed over the object, and the folder synced. Readers of the version before keep
+// it. Keys are confined to dir; parts of a key are limited to 255 bytes and must not be empty.
 func OpenFile(dir string, create bool) (Backend, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -122,7 +123,8 @@ func (s *fileStore) Open(ctx context.Context, key string, off, n int64, etag str
 	return &fileBody{SectionReader: io.NewSectionReader(f, off, min(n, info.Size-off)), f: f, ctx: ctx}, info, nil
 }
 
-// open opens the file of an object. Without O_NONBLOCK the opening of a pipe that somebody put there would block for ever.
+// open opens the file of an object. Without O_NONBLOCK the opening of a pipe that somebody put there would block for
+// ever.
 func (s *fileStore) open(ctx context.Context, key string) (*os.File, fs.FileInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -209,7 +211,8 @@ func fileKind(err error) Kind {
 	return Unavailable
 }
 
-// kindOfRead is fileKind for operations on an object that should exist: a key below another object's name, or a folder's name, is a missing object.
+// kindOfRead is fileKind for operations on an object that should exist: a key below another object's name, or a
+// folder's name, is a missing object.
 func (s *fileStore) kindOfRead(err error) Kind {
 	kind := fileKind(err)
 	if kind == BadKey && (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)) {

@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// laterStore is a file store whose folder may not be there yet, or may be replaced by another one: a gateway that is started
-// before the first offload, a mount that comes back. Each operation looks for the folder until it is found; before, they
-// fail with NoBucket. An operation that fails because another folder has its place is done once more there.
+// laterStore is a file store whose folder may not be there yet, or may be replaced by another one: a gateway that is
+// started before the first offload, a mount that comes back. Each operation looks for the folder until it is found;
+// before, they fail with NoBucket. An operation that fails because another folder has its place is done once more
+// there.
 type laterStore struct {
 	dir string
 

@@ -48,7 +48,8 @@ func (s *fileStore) walk(ctx context.Context, dir, prefix string, fn func(Object
 	if err != nil {
 		return s.vanished(dir, err)
 	}
-	// All keys below a folder go on with a slash, which sorts after "-" and "." but before letters; so folders sort by their name with the slash.
+	// All keys below a folder go on with a slash, which sorts after "-" and "." but before letters; so folders sort by
+	// their name with the slash.
 	sortName := func(e fs.DirEntry) string {
 		if e.IsDir() {
 			return e.Name() + "/"

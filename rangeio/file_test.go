@@ -164,8 +164,8 @@ func TestFileStoreLeftovers(t *testing.T) {
 	}
 }
 
-// TestFileStoreListsNoWriters: while an object is written over, it is never missing, doubled or under another name. (Some S3 servers over a folder do
-// list their temporary files for a moment.)
+// TestFileStoreListsNoWriters: while an object is written over, it is never missing, doubled or under another name.
+// (Some S3 servers over a folder do list their temporary files for a moment.)
 func TestFileStoreListsNoWriters(t *testing.T) {
 	b := openFile(t, t.TempDir())
 	ctx, done := t.Context(), make(chan struct{})

@@ -70,7 +70,8 @@ func (s *fileStore) replace(ctx context.Context, name string, c Content) (Info, 
 			s.root.Remove(temp)
 		}
 	}()
-	// The lock says that the writer lives; clean, maybe in another process, takes files without one for leftovers, and this one if it came first.
+	// The lock says that the writer lives; clean, maybe in another process, takes files without one for leftovers, and
+	// this one if it came first.
 	if err := filelock.Lock(f); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Info{}, err
 	}
@@ -155,7 +156,8 @@ func (s *fileStore) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// prepare makes a folder and everything above it, durably, and once per folder and process removes temporary files of writers that died.
+// prepare makes a folder and everything above it, durably, and once per folder and process removes temporary files of
+// writers that died.
 func (s *fileStore) prepare(dir string) error {
 	if s.isPrepared(dir) {
 		return nil

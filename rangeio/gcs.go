@@ -16,11 +16,13 @@ import (
 type GCSConfig struct {
 	Bucket, Prefix string // Prefix is put in front of every key, byte for byte
 
-	// Endpoint is scheme and host of another server with the JSON API, such as a private endpoint or an emulator; "" is Google's.
+	// Endpoint is scheme and host of another server with the JSON API, such as a private endpoint or an emulator; "" is
+	// Google's.
 	Endpoint string
 
-	// CredentialsFile is a key file or a workload identity configuration, in Google's JSON. "" takes the application default credentials: the
-	// environment's GOOGLE_APPLICATION_CREDENTIALS, gcloud's file, or the machine's service account.
+	// CredentialsFile is a key file or a workload identity configuration, in Google's JSON. "" takes the application
+	// default credentials: the environment's GOOGLE_APPLICATION_CREDENTIALS, gcloud's file, or the machine's service
+	// account.
 	CredentialsFile string
 	Anonymous       bool // no credentials at all: public buckets and emulators
 
@@ -37,7 +39,8 @@ type gcsStore struct {
 	writes         *storage.Service
 }
 
-// OpenGCS reads the credentials file, if one is named. Nothing is asked of the store yet, and default credentials are looked for with the first request.
+// OpenGCS reads the credentials file, if one is named. Nothing is asked of the store yet, and default credentials are
+// looked for with the first request.
 func OpenGCS(ctx context.Context, cfg GCSConfig) (Backend, error) {
 	if cfg.Bucket == "" {
 		return nil, errors.New("gcs: bucket is not set")
@@ -99,8 +102,8 @@ func (t *gcsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	req = req.Clone(ctx)
 	if req.URL.Query().Get("alt") == "media" {
-		// Without it, objects with Content-Encoding gzip are unpacked on the way: no range, another size. The library refuses to set the header itself,
-		// but with the transport's own unpacking off it is safe.
+		// Without it, objects with Content-Encoding gzip are unpacked on the way: no range, another size. The library refuses
+		// to set the header itself, but with the transport's own unpacking off it is safe.
 		req.Header.Set("Accept-Encoding", "gzip")
 	}
 	if t.tokens != nil {

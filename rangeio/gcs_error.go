@@ -10,7 +10,8 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// gcsReasons are the reasons whose meaning does not follow from the HTTP status. Source: the JSON API's list of status and error codes.
+// gcsReasons are the reasons whose meaning does not follow from the HTTP status. Source: the JSON API's list of status
+// and error codes.
 var gcsReasons = map[string]Kind{
 	"rateLimitExceeded":      Throttled, // 403 or 429
 	"userRateLimitExceeded":  Throttled,
@@ -23,7 +24,8 @@ var gcsReasons = map[string]Kind{
 	"uploadBrokenConnection": Unavailable, // a 4xx: our own bytes did not arrive
 }
 
-// gcsFailure classifies an error of the library: the caller's own end first, then the store's reason, then the HTTP status, then the network.
+// gcsFailure classifies an error of the library: the caller's own end first, then the store's reason, then the HTTP
+// status, then the network.
 func gcsFailure(ctx context.Context, err error) (Kind, error) {
 	if ctx.Err() != nil {
 		return Canceled, ctx.Err()
@@ -44,7 +46,8 @@ func gcsFailure(ctx context.Context, err error) (Kind, error) {
 	return Unavailable, err
 }
 
-// gcsRefusal takes the store's own words out of an answer. Those to a GET of an object's bytes are plain text, or JSON that the library did not read.
+// gcsRefusal takes the store's own words out of an answer. Those to a GET of an object's bytes are plain text, or JSON
+// that the library did not read.
 func gcsRefusal(ge *googleapi.Error) refusal {
 	r := refusal{status: ge.Code, message: ge.Message}
 	if len(ge.Errors) > 0 {

@@ -22,8 +22,8 @@ func gcsGeneration(etag string) (generation int64, ok bool) {
 	return generation, err == nil && generation > 0 && gcsVersion(generation) == etag
 }
 
-// Open sends one GET with Range and ifGenerationMatch and checks that the answer is the one asked for. The bytes are those that are stored, also of
-// objects with Content-Encoding gzip.
+// Open sends one GET with Range and ifGenerationMatch and checks that the answer is the one asked for. The bytes are
+// those that are stored, also of objects with Content-Encoding gzip.
 func (s *gcsStore) Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, Info, error) {
 	name, kerr := objectName(s.prefix, opGet, key)
 	if kerr != nil {
@@ -119,8 +119,8 @@ func gcsInfo(op, key string, o *storage.Object) (Info, error) {
 	return Info{Size: int64(o.Size), ETag: gcsVersion(o.Generation)}, nil
 }
 
-// missing makes sure that "not found" is about the object: a missing bucket would be reported as lost data. A listing of one name is what every reader
-// may ask for, other than the bucket's own settings.
+// missing makes sure that "not found" is about the object: a missing bucket would be reported as lost data. A listing
+// of one name is what every reader may ask for, other than the bucket's own settings.
 func (s *gcsStore) missing(ctx context.Context, err *Error) *Error {
 	r, ok := err.Err.(refusal)
 	if err.Kind != NotFound || (ok && gcsNamesObject(r.message)) {

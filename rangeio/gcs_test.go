@@ -191,7 +191,8 @@ func TestGCSBrokenBodiesAreResumed(t *testing.T) {
 	}
 }
 
-// TestGCSPutRepeatsChunks: a chunk that failed halfway is sent again from its own start, an upload in one request from its.
+// TestGCSPutRepeatsChunks: a chunk that failed halfway is sent again from its own start, an upload in one request from
+// its.
 func TestGCSPutRepeatsChunks(t *testing.T) {
 	for _, size := range []int{1 << 20, 40 << 20} {
 		f := newFakeGCS(t)
@@ -251,7 +252,8 @@ func TestGCSPutGivesUp(t *testing.T) {
 	}
 }
 
-// TestGCSUploadElsewhere: the address at which an upload goes on is the store's word, and is not followed to another host.
+// TestGCSUploadElsewhere: the address at which an upload goes on is the store's word, and is not followed to another
+// host.
 func TestGCSUploadElsewhere(t *testing.T) {
 	f := newFakeGCS(t)
 	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
@@ -286,7 +288,8 @@ func TestGCSListLiesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestGCSCredentials: a key file is read when the store is opened, and signs requests with tokens of the token service that it names.
+// TestGCSCredentials: a key file is read when the store is opened, and signs requests with tokens of the token service
+// that it names.
 func TestGCSCredentials(t *testing.T) {
 	f := newFakeGCS(t)
 	status := http.StatusOK

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// gcsChunk is how much an upload sends at a time, and holds in memory. 16 MiB is Google's own default; each chunk costs a round trip.
+	// gcsChunk is how much an upload sends at a time, and holds in memory. 16 MiB is Google's own default; each chunk
+	// costs a round trip.
 	gcsChunk = 16 << 20
 	// gcsAttempts bounds the attempts at one chunk, so that a hiccup does not send the whole object again.
 	gcsAttempts = 3
@@ -20,8 +21,9 @@ const (
 	gcsChunkDeadline = time.Minute
 )
 
-// Put sends the object in one request, or in chunks of a resumable upload when it is larger than gcsChunk. The last request carries the CRC-32C of the
-// whole, which the store compares before the object appears. An upload that was left forgets itself after a week.
+// Put sends the object in one request, or in chunks of a resumable upload when it is larger than gcsChunk. The last
+// request carries the CRC-32C of the whole, which the store compares before the object appears. An upload that was left
+// forgets itself after a week.
 func (s *gcsStore) Put(ctx context.Context, key string, c Content) (Info, error) {
 	name, kerr := objectName(s.prefix, opPut, key)
 	if kerr != nil {

@@ -47,8 +47,8 @@ const (
 // ErrNothing is what a probe gives that has no object to ask for.
 var ErrNothing = errors.New("nothing to ask for")
 
-// health is what a Client knows of its store as a whole. One operation that fails proves nothing, since one object may be in an archive or denied;
-// it makes Watch ask for others, and only that decides.
+// health is what a Client knows of its store as a whole. One operation that fails proves nothing, since one object may
+// be in an archive or denied; it makes Watch ask for others, and only that decides.
 type health struct {
 	log      *slog.Logger
 	readable prometheus.Gauge
@@ -136,9 +136,10 @@ func (c *Client) Trouble() (t *Trouble, asked bool) {
 	return h.mu.trouble, h.mu.asked
 }
 
-// Watch probes the store until ctx ends: at once, after an operation failed in a way that may be the whole store's, and for as long as probes fail.
-// probe reads a few bytes through this Client; its error is nil when anything could be read, ErrNothing when there is nothing to ask for. From now
-// on failed operations are logged, each kind once in ten minutes. Only one Watch at a time.
+// Watch probes the store until ctx ends: at once, after an operation failed in a way that may be the whole store's, and
+// for as long as probes fail. probe reads a few bytes through this Client; its error is nil when anything could be
+// read, ErrNothing when there is nothing to ask for. From now on failed operations are logged, each kind once in ten
+// minutes. Only one Watch at a time.
 func (c *Client) Watch(ctx context.Context, probe func(context.Context) error) {
 	h := c.health
 	h.mu.Lock()
@@ -207,8 +208,8 @@ func (h *health) probed(err error, pause *time.Duration) time.Duration {
 	return wait
 }
 
-// ReadProbe reads the first byte of some of the objects, until one can be read: nil then, otherwise the last error. An object in an archive storage
-// class was found and counts as read. When none of them is there, the error is NotFound.
+// ReadProbe reads the first byte of some of the objects, until one can be read: nil then, otherwise the last error. An
+// object in an archive storage class was found and counts as read. When none of them is there, the error is NotFound.
 func (c *Client) ReadProbe(ctx context.Context, keys []string) error {
 	var last error = ErrNothing
 	var first [1]byte

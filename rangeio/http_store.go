@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// pools are the connections of a store that is spoken to over HTTP. Reads and writes have their own: their patience differs, and an upload must not
-// take the readers' connections.
+// pools are the connections of a store that is spoken to over HTTP. Reads and writes have their own: their patience
+// differs, and an upload must not take the readers' connections.
 type pools struct{ reads, writes *http.Transport }
 
 func newPools(connections int) pools {
@@ -29,8 +29,8 @@ func (p pools) closeIdle() {
 	p.writes.CloseIdleConnections()
 }
 
-// call runs one request; classify gives the kind of its error, and what is shown of it. Where connections are suspected, all
-// that are pooled go: they probably lead to the same dead address.
+// call runs one request; classify gives the kind of its error, and what is shown of it. Where connections are
+// suspected, all that are pooled go: they probably lead to the same dead address.
 func (p pools) call(ctx context.Context, op, key string, f func() error, classify func(context.Context, error) (Kind, error)) *Error {
 	err := f()
 	if err == nil {
@@ -91,7 +91,8 @@ type rangeAnswer struct {
 	contentLength int64  // -1 = not said
 }
 
-// check compares the claims with the question. It gives the size of the whole object and the number of body bytes to expect.
+// check compares the claims with the question. It gives the size of the whole object and the number of body bytes to
+// expect.
 func (a rangeAnswer) check(off, n int64) (size, length int64, err error) {
 	if a.contentRange == "" {
 		switch {
@@ -149,8 +150,8 @@ func (b *rangeBody) Close() error { return b.body.Close() }
 // maxRefusal bounds what is kept of a store's own words; the rest of an error page helps nobody.
 const maxRefusal = 300
 
-// refusal is an answer with an error status. It stands in for the vendors' own error values, whose texts hold whole answers, and URLs whose query may
-// be a credential.
+// refusal is an answer with an error status. It stands in for the vendors' own error values, whose texts hold whole
+// answers, and URLs whose query may be a credential.
 type refusal struct {
 	status        int
 	code, message string // the store's; either may be ""

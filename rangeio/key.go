@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is S3's limit in bytes, prefix included; every backend keeps to it so that a store can be moved to another kind.
+// maxKey is S3's limit in bytes, prefix included; every backend keeps to it so that a store can be moved to another
+// kind.
 const maxKey = 1024
 
-// checkKey refuses what some store could not hold or list: control characters do not survive the XML of a listing, and a part "." or ".." is
-// folded away by proxies and file systems.
+// checkKey refuses what some store could not hold or list: control characters do not survive the XML of a listing, and
+// a part "." or ".." is folded away by proxies and file systems.
 func checkKey(key string) error {
 	switch {
 	case key == "":

@@ -26,7 +26,8 @@ func FuzzFileName(f *testing.F) {
 	})
 }
 
-// TestFileKinds: what the operating system says, in the room's words. A full disk must be told from one that may work the next time.
+// TestFileKinds: what the operating system says, in the room's words. A full disk must be told from one that may work
+// the next time.
 func TestFileKinds(t *testing.T) {
 	for err, want := range map[error]Kind{
 		syscall.ENOSPC: Full, syscall.EDQUOT: Full, syscall.EACCES: Forbidden, syscall.EROFS: Forbidden, syscall.EIO: Unavailable, syscall.EMFILE: Unavailable,

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// ReadRange fills dst with [off, off+len(dst)) of key: all of it or an error. etag "" takes any version; the whole object's size must be size unless
-// that is -1. One GET when nothing goes wrong, none when dst is empty (a range of no bytes cannot be asked for). dst holds garbage after an error.
+// ReadRange fills dst with [off, off+len(dst)) of key: all of it or an error. etag "" takes any version; the whole
+// object's size must be size unless that is -1. One GET when nothing goes wrong, none when dst is empty (a range of no
+// bytes cannot be asked for). dst holds garbage after an error.
 //
 // A body that breaks is resumed at the byte where it broke, under the version of the first answer.
 func (c *Client) ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (Info, Cost, error) {
@@ -24,7 +25,8 @@ func (c *Client) ReadRange(ctx context.Context, key string, dst []byte, off int6
 	return r.run(ctx)
 }
 
-// ReadObject reads a whole object of at most limit bytes with one GET. A larger one is BadAnswer, and its body is not read.
+// ReadObject reads a whole object of at most limit bytes with one GET. A larger one is BadAnswer, and its body is not
+// read.
 func (c *Client) ReadObject(ctx context.Context, key string, limit int64) ([]byte, Info, Cost, error) {
 	r := &read{c: c, key: key, size: -1, whole: true, limit: min(limit, math.MaxInt)}
 	info, cost, err := r.run(ctx)

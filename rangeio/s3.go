@@ -25,19 +25,20 @@ type S3Config struct {
 	PathStyle                        bool   // bucket in the path instead of in the host name
 	Connections                      int    // reads at a time, default 32; sizes the connection pool
 
-	// Checksums is "when_supported" (default: uploads carry CRC32, in trailers over TLS) or "when_required" for stores that refuse them:
-	// older Ceph, MinIO and others. It holds for single and multipart uploads alike.
+	// Checksums is "when_supported" (default: uploads carry CRC32, in trailers over TLS) or "when_required" for stores
+	// that refuse them: older Ceph, MinIO and others. It holds for single and multipart uploads alike.
 	Checksums string
 
-	// Credentials replaces the SDK's default chain (environment, shared files, web identity, container and instance roles).
+	// Credentials replaces the SDK's default chain (environment, shared files, web identity, container and instance
+	// roles).
 	Credentials aws.CredentialsProvider
 }
 
 const (
 	defaultConnections = 32
 
-	// uploadPart is the size of a part and the object size from which there are parts. 8 MiB is what S3's own tools use; with uploadParallel parts in
-	// flight one Put holds at most (uploadParallel+1) × 8 MiB plus the first part.
+	// uploadPart is the size of a part and the object size from which there are parts. 8 MiB is what S3's own tools use;
+	// with uploadParallel parts in flight one Put holds at most (uploadParallel+1) × 8 MiB plus the first part.
 	uploadPart     = 8 << 20
 	uploadParallel = 4
 
@@ -45,7 +46,8 @@ const (
 	abortTimeout = 10 * time.Second
 )
 
-// s3Store is a bucket. Reads and writes have separate connection pools: their patience differs, and an upload must not take the readers' connections.
+// s3Store is a bucket. Reads and writes have separate connection pools: their patience differs, and an upload must not
+// take the readers' connections.
 type s3Store struct {
 	bucket, prefix string
 	reads          *s3.Client // one attempt each: Client retries, and the SDK's retry quota, once used up, would turn retries off for everybody
@@ -111,7 +113,8 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 			o.HTTPClient = httpClient(pool)
 			o.Retryer = retryer
 			o.RequestChecksumCalculation = requestChecksums
-			// S3 gives no checksum for most ranges, and some stores give the whole object's, which fails every read; Kafka's batches carry their own.
+			// S3 gives no checksum for most ranges, and some stores give the whole object's, which fails every read; Kafka's
+			// batches carry their own.
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 			o.DisableLogOutputChecksumValidationSkipped = true
 		})
@@ -188,7 +191,8 @@ func (s *s3Store) name(op, key string) (*string, *Error) {
 	return &full, nil
 }
 
-// call runs one SDK call and classifies its error. Credentials that the store calls expired are renewed once, and the call repeated.
+// call runs one SDK call and classifies its error. Credentials that the store calls expired are renewed once, and the
+// call repeated.
 func (s *s3Store) call(ctx context.Context, op, key string, f func() error) *Error {
 	err := f()
 	if err != nil && ctx.Err() == nil && isExpiredToken(err) {
@@ -199,7 +203,8 @@ func (s *s3Store) call(ctx context.Context, op, key string, f func() error) *Err
 		return nil
 	}
 	if suspectsConnections(ctx, err) {
-		// Other pooled connections probably lead to the same dead address; without them the next attempt resolves and dials anew.
+		// Other pooled connections probably lead to the same dead address; without them the next attempt resolves and dials
+		// anew.
 		s.readPool.CloseIdleConnections()
 		s.writePool.CloseIdleConnections()
 	}

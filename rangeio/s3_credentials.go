@@ -11,7 +11,8 @@ import (
 // renewPause keeps readers that were all told "expired" at once from renewing one after the other.
 const renewPause = time.Second
 
-// credentials is the SDK's cached provider, which can be told to renew, and whose failures can be told from the store's.
+// credentials is the SDK's cached provider, which can be told to renew, and whose failures can be told from the
+// store's.
 type credentials struct {
 	cache *aws.CredentialsCache
 

@@ -11,8 +11,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// s3Codes are the error codes whose meaning does not follow from the HTTP status. Sources: the S3 API reference's list of error codes, and those that
-// Ceph, MinIO and others add.
+// s3Codes are the error codes whose meaning does not follow from the HTTP status. Sources: the S3 API reference's list
+// of error codes, and those that Ceph, MinIO and others add.
 var s3Codes = map[string]Kind{
 	"NoSuchKey":          NotFound,
 	"NoSuchVersion":      NotFound,
@@ -66,7 +66,8 @@ var s3Codes = map[string]Kind{
 	"XMinioInvalidObjectName": BadKey,
 }
 
-// s3Kind classifies an error of an SDK call: the caller's own end first, then the store's code, then the HTTP status, then the network.
+// s3Kind classifies an error of an SDK call: the caller's own end first, then the store's code, then the HTTP status,
+// then the network.
 func s3Kind(ctx context.Context, err error) Kind {
 	if ctx.Err() != nil {
 		return Canceled
@@ -128,7 +129,8 @@ func isExpiredToken(err error) bool {
 	return false
 }
 
-// malformed tells an answer that is no HTTP, or has no end, from a broken connection. net/http has no type for it; a Content-Length beyond 63 bits is such a case.
+// malformed tells an answer that is no HTTP, or has no end, from a broken connection. net/http has no type for it; a
+// Content-Length beyond 63 bits is such a case.
 func malformed(err error) bool {
 	if errors.Is(err, errLongAnswer) {
 		return true

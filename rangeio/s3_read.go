@@ -42,10 +42,12 @@ func (s *s3Store) Open(ctx context.Context, key string, off, n int64, etag strin
 	return &s3Body{Reader: io.LimitReader(out.Body, length), body: out.Body, store: s, ctx: ctx}, info, nil
 }
 
-// answeredRange checks the headers of an answer against the question, sets the object's size, and gives the number of body bytes to expect.
+// answeredRange checks the headers of an answer against the question, sets the object's size, and gives the number of
+// body bytes to expect.
 func answeredRange(out *s3.GetObjectOutput, off, n int64, info *Info) (int64, error) {
 	if out.ContentRange == nil {
-		// 200: the whole object, either because that was asked or because the store knows no ranges. From the start of the object it serves all the same.
+		// 200: the whole object, either because that was asked or because the store knows no ranges. From the start of the
+		// object it serves all the same.
 		if out.ContentLength == nil || *out.ContentLength < 0 {
 			return 0, errors.New("answer without a length")
 		}
@@ -104,7 +106,8 @@ func (s *s3Store) Stat(ctx context.Context, key string) (Info, error) {
 		return info, nil
 	}
 	if err.Kind == NotFound {
-		// The answer to a HEAD has no body, so a missing bucket looks like a missing object, which would be reported as lost data. Ask.
+		// The answer to a HEAD has no body, so a missing bucket looks like a missing object, which would be reported as lost
+		// data. Ask.
 		berr := s.call(ctx, opStat, key, func() error {
 			_, e := s.reads.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.bucket})
 			return e

@@ -20,7 +20,8 @@ import (
 	"coldtap/rangeio/rangeiotest"
 )
 
-// TestS3Acceptance runs with a prefix that needs escaping; the other tests here, and those against versitygw, do without one.
+// TestS3Acceptance runs with a prefix that needs escaping; the other tests here, and those against versitygw, do
+// without one.
 func TestS3Acceptance(t *testing.T) {
 	rangeiotest.AcceptanceTest(t, func(t *testing.T) rangeio.Backend {
 		return fakes3.New(t).Backend(t, func(c *rangeio.S3Config) { c.Prefix = "x+y z/%2F-" })
@@ -90,7 +91,8 @@ func TestS3BucketInHostName(t *testing.T) {
 	}
 }
 
-// TestS3ErrorKinds: not found, forbidden and no bucket are three different things, in every operation, and so is everything else.
+// TestS3ErrorKinds: not found, forbidden and no bucket are three different things, in every operation, and so is
+// everything else.
 func TestS3ErrorKinds(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -333,7 +335,8 @@ func TestS3ObjectReplacedDuringARead(t *testing.T) {
 	rangeiotest.IsKind(t, err, rangeio.Changed)
 }
 
-// TestS3SlowDown: during an outage reads fail after a bounded number of attempts; after it, all succeed without anything to reset.
+// TestS3SlowDown: during an outage reads fail after a bounded number of attempts; after it, all succeed without
+// anything to reset.
 func TestS3SlowDown(t *testing.T) {
 	s := fakes3.New(t)
 	b := s.Backend(t)
@@ -434,8 +437,8 @@ func TestS3Config(t *testing.T) {
 	}
 }
 
-// TestS3DeadAddress: pooled connections lead to an address that takes requests and never answers, while the name has moved on. Without dropping the
-// pool, each retry would take the next dead connection.
+// TestS3DeadAddress: pooled connections lead to an address that takes requests and never answers, while the name has
+// moved on. Without dropping the pool, each retry would take the next dead connection.
 func TestS3DeadAddress(t *testing.T) {
 	s := fakes3.New(t)
 	dead := make(chan struct{})

@@ -12,12 +12,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// uploadMark is the object metadata that names the Put which made an object. When the answer to the last step of an upload is lost or lies, the mark
-// tells whether the object now under the key is this Put's; its size alone might be the version's before.
+// uploadMark is the object metadata that names the Put which made an object. When the answer to the last step of an
+// upload is lost or lies, the mark tells whether the object now under the key is this Put's; its size alone might be
+// the version's before.
 const uploadMark = "coldtap-upload"
 
-// Put sends the object in one request, or in parts from uploadPart bytes on. The bytes of a part are held in memory while it is under way, so the SDK's
-// retry of a part sends the same bytes from their start.
+// Put sends the object in one request, or in parts from uploadPart bytes on. The bytes of a part are held in memory
+// while it is under way, so the SDK's retry of a part sends the same bytes from their start.
 func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) {
 	name, kerr := s.name(opPut, key)
 	if kerr != nil {
@@ -49,7 +50,8 @@ func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) 
 		return Info{}, err
 	}
 	if s3Code(err.Err) == "NoSuchUpload" {
-		// Either the upload was taken from under us, or joining the parts had succeeded, its answer was lost, and the SDK asked again.
+		// Either the upload was taken from under us, or joining the parts had succeeded, its answer was lost, and the SDK
+		// asked again.
 		if info, cerr := s.confirm(ctx, key, c.Size(), mark, true); cerr == nil {
 			return info, nil
 		}
@@ -60,8 +62,9 @@ func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) 
 	return Info{}, err
 }
 
-// confirm looks whether an upload in parts really made the object: the last step answers 200 before the work is done and may fail after it.
-// With needMark, an object without this Put's mark is not taken for it; otherwise only one with another's mark is not.
+// confirm looks whether an upload in parts really made the object: the last step answers 200 before the work is done
+// and may fail after it. With needMark, an object without this Put's mark is not taken for it; otherwise only one with
+// another's mark is not.
 func (s *s3Store) confirm(ctx context.Context, key string, size int64, mark string, needMark bool) (Info, error) {
 	info, found, err := s.head(ctx, s.writes, opPut, key)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"coldtap/rangeio/rangeiotest"
 )
 
-// muteUploadLog keeps the transfer manager, which writes to the standard logger when joining fails, out of the test's output.
+// muteUploadLog keeps the transfer manager, which writes to the standard logger when joining fails, out of the test's
+// output.
 func muteUploadLog(t *testing.T) {
 	before := log.Writer()
 	log.SetOutput(io.Discard)
@@ -64,7 +65,8 @@ func TestS3PutInOnePieceIsRepeated(t *testing.T) {
 	}
 }
 
-// TestS3JoinThatFailsInside: a 200 answer to the last step of an upload can carry an error, break off, or be empty, without an object being there.
+// TestS3JoinThatFailsInside: a 200 answer to the last step of an upload can carry an error, break off, or be empty,
+// without an object being there.
 func TestS3JoinThatFailsInside(t *testing.T) {
 	muteUploadLog(t)
 	content := rangeiotest.Bytes(1, 9<<20)
@@ -78,7 +80,8 @@ func TestS3JoinThatFailsInside(t *testing.T) {
 			s := fakes3.New(t)
 			c := quick(s.Backend(t))
 			fault := fakes3.Fault{Handler: func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, answer) }}
-			// The SDK repeats the step itself when it sees the error, so let it see that as often as it asks, and then the client once more.
+			// The SDK repeats the step itself when it sees the error, so let it see that as often as it asks, and then the
+			// client once more.
 			_, remove := s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Complete), Times: 4, Fault: fault})
 			info, err := c.Put(t.Context(), "o", bytes.NewReader(content))
 			if err != nil {

@@ -12,8 +12,8 @@ type sourceError struct{ err error }
 func (e sourceError) Error() string { return e.err.Error() }
 func (e sourceError) Unwrap() error { return e.err }
 
-// contentReader reads a Content from front to back. An end before Size is an error: taken for the end of the data, it would complete a truncated
-// object that looks whole.
+// contentReader reads a Content from front to back. An end before Size is an error: taken for the end of the data, it
+// would complete a truncated object that looks whole.
 type contentReader struct {
 	c    Content
 	size int64

@@ -11,8 +11,9 @@ type stallError struct{ after time.Duration }
 
 func (e stallError) Error() string { return fmt.Sprintf("no byte for %v", e.after) }
 
-// stallWatch ends an attempt in which nothing moves. A deadline for the whole attempt would do harm: a large range over a slow link is healthy as long
-// as bytes arrive. The transport's own read timeout is no substitute, since it also kills idle pooled connections.
+// stallWatch ends an attempt in which nothing moves. A deadline for the whole attempt would do harm: a large range over
+// a slow link is healthy as long as bytes arrive. The transport's own read timeout is no substitute, since it also
+// kills idle pooled connections.
 type stallWatch struct {
 	after  time.Duration
 	timer  *time.Timer

@@ -21,7 +21,8 @@ type transportTuning struct {
 }
 
 const (
-	// readHeader is a backstop above any healthy first byte (S3: tens of ms, a busy disk-based store: seconds); Client's stall watch is the same or less.
+	// readHeader is a backstop above any healthy first byte (S3: tens of ms, a busy disk-based store: seconds); Client's
+	// stall watch is the same or less.
 	readHeader = 10 * time.Second
 	// writeHeader leaves a store the time to join the parts of an upload.
 	writeHeader = 2 * time.Minute
@@ -41,8 +42,8 @@ func writeTuning(connections int) transportTuning {
 	return t
 }
 
-// newTransport builds the pool. HTTP/1.1 only: S3 speaks nothing else, and one connection per read is what spreads the load over its front ends.
-// No read timeout on the connection: it would also close idle pooled ones.
+// newTransport builds the pool. HTTP/1.1 only: S3 speaks nothing else, and one connection per read is what spreads the
+// load over its front ends. No read timeout on the connection: it would also close idle pooled ones.
 func newTransport(t transportTuning) *http.Transport {
 	plain := t.dialContext
 	if plain == nil {
@@ -68,8 +69,8 @@ func newTransport(t transportTuning) *http.Transport {
 	transfermanager.WithRoundRobinDNS(func(o *transfermanager.RoundRobinDNSOptions) { o.TTL = t.addresses })(tr)
 	spread := tr.DialContext
 	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		// One address of the name in turn; when that one does not answer, the ordinary dial tries all of them. "localhost" with a server on 127.0.0.1
-		// only is the everyday case: half of the turns go to ::1.
+		// One address of the name in turn; when that one does not answer, the ordinary dial tries all of them. "localhost"
+		// with a server on 127.0.0.1 only is the everyday case: half of the turns go to ::1.
 		conn, err := spread(ctx, network, addr)
 		if err != nil && ctx.Err() == nil {
 			conn, err = plain(ctx, network, addr)
@@ -85,7 +86,8 @@ func newTransport(t transportTuning) *http.Transport {
 // writePiece is what has to leave within the write timeout: 256 KiB in 10 s is slower than any store worth having.
 const writePiece = 256 << 10
 
-// boundedConn gives up on a peer that stops taking bytes. Nothing else does: net/http starts its timers when the request has left.
+// boundedConn gives up on a peer that stops taking bytes. Nothing else does: net/http starts its timers when the
+// request has left.
 type boundedConn struct {
 	net.Conn
 	timeout time.Duration

@@ -23,8 +23,8 @@ import (
 	"coldtap/rangeio/rangeiotest"
 )
 
-// versitygw is a real S3 server over a folder, run when its binary is there: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0.
-// It keeps the fake honest.
+// versitygw is a real S3 server over a folder, run when its binary is there: go install
+// github.com/versity/versitygw/cmd/versitygw@v1.8.0. It keeps the fake honest.
 type versitygw struct {
 	buckets string // each folder in it is a bucket
 	config  rangeio.S3Config
@@ -118,7 +118,8 @@ func TestVersitygwAcceptance(t *testing.T) {
 	})
 }
 
-// TestVersitygwOverTLS: over TLS the SDK sends checksums as trailers of a chunked body, which the plain HTTP tests never see.
+// TestVersitygwOverTLS: over TLS the SDK sends checksums as trailers of a chunked body, which the plain HTTP tests
+// never see.
 func TestVersitygwOverTLS(t *testing.T) {
 	server := startVersitygw(t, true)
 	b := server.open(t, "bucket")

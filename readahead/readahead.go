@@ -5,9 +5,9 @@
 // so the window loads beside the chunk, and a hit keeps it going too. The reader holds its current chunk, so that
 // what it reads in small steps is looked up once.
 //
-// Read-ahead never waits for memory and is never worth more than what somebody reads: the cache refuses it when no slab can
-// be spared, and what still queues for the store when the session closes is dropped. A chunk that could not be
-// read ahead is simply loaded when the reader comes to it.
+// Read-ahead never waits for memory and is never worth more than what somebody reads: the cache refuses it when no slab
+// can be spared, and what still queues for the store when the session closes is dropped. A chunk that could not be read
+// ahead is simply loaded when the reader comes to it.
 //
 // Not here: detection of sequential access (every reader of this project declares its range), windows that grow, and
 // anything about where chunks come from.
@@ -20,15 +20,15 @@ import (
 	"coldtap/cache"
 )
 
-// defaultWindow hides the store's first byte behind two chunks: with 4 MiB chunks, 30 ms to the first byte and 80 MiB/s a
-// connection, a chunk takes 80 ms, so three connections bring one every 27 ms.
+// defaultWindow hides the store's first byte behind two chunks: with 4 MiB chunks, 30 ms to the first byte and 80 MiB/s
+// a connection, a chunk takes 80 ms, so three connections bring one every 27 ms.
 const defaultWindow = 2
 
 // ErrEnd says that a chunk beyond the end of the sequence was asked for.
 var ErrEnd = errors.New("no such chunk in the sequence")
 
-// Sequence is a run of consecutive chunks, across segments: what a reader will want, in order, and no further than it may
-// read.
+// Sequence is a run of consecutive chunks, across segments: what a reader will want, in order, and no further than it
+// may read.
 type Sequence interface {
 	// At describes the chunk n steps after the first; false beyond the end. Called with rising n mostly; must be cheap.
 	At(n int) (cache.Request, bool)

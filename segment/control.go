@@ -1,6 +1,7 @@
 package segment
 
-// ControlType is the type of a control record. Others than these two exist (leader change, KRaft) and are to be ignored.
+// ControlType is the type of a control record. Others than these two exist (leader change, KRaft) and are to be
+// ignored.
 type ControlType int16
 
 const (

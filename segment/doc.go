@@ -1,5 +1,5 @@
-// Package segment reads and writes the file formats of Kafka's log: record batches of every magic and codec, the offset,
-// time and transaction index, producer snapshots, checkpoints, and the names of directories and files.
+// Package segment reads and writes the file formats of Kafka's log: record batches of every magic and codec, the
+// offset, time and transaction index, producer snapshots, checkpoints, and the names of directories and files.
 //
 // Everything here is a pure function over bytes: no I/O, no goroutine, no clock. The one piece of state is a Decoder,
 // which keeps its decompression buffer from one batch to the next.

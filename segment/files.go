@@ -16,9 +16,9 @@ type Files struct {
 	Aborted []AbortedTxn
 	// Decided says that Aborted is complete: each transaction with data in the segment has ended.
 	Decided bool
-	// Dense says that the log is nothing but entries whose headers' offsets leave no gap: the first begins at the segment's
-	// base offset, each other one where the one before it ends, and the last ends at the segment's end offset. False is
-	// not known.
+	// Dense says that the log is nothing but entries whose headers' offsets leave no gap: the first begins at the
+	// segment's base offset, each other one where the one before it ends, and the last ends at the segment's end offset.
+	// False is not known.
 	Dense bool
 	// TxnDamaged says that transaction information exists but cannot be believed (damaged file or manifest), hence
 	// read_committed must not be answered from this segment.

@@ -27,7 +27,8 @@ func ParsePartitionDir(name string) (topic string, partition int32, ok bool) {
 	return name[:dash], int32(n), true
 }
 
-// LegalTopic says whether Kafka could have created a topic of that name. It follows Kafka's Topic.validate. Such a name is safe as a path element and as part of an object key.
+// LegalTopic says whether Kafka could have created a topic of that name. It follows Kafka's Topic.validate. Such a name
+// is safe as a path element and as part of an object key.
 func LegalTopic(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > maxTopicName {
 		return false

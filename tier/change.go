@@ -30,8 +30,9 @@ type SegmentUpdated struct {
 // Catalogs load in the order of the segments' last steps, since of two that cover one range the later one is preferred.
 type SegmentLoaded struct{ Segment Segment }
 
-// SegmentRestored puts a segment back exactly where a snapshot of this model had it: no transition is checked, and which
-// of several segments look-ups prefer is told instead of following from the order. Shadowed is what Partition.Shadowed gave, ascending.
+// SegmentRestored puts a segment back exactly where a snapshot of this model had it: no transition is checked, and
+// which of several segments look-ups prefer is told instead of following from the order. Shadowed is what
+// Partition.Shadowed gave, ascending.
 type SegmentRestored struct {
 	Segment  Segment
 	Shadowed []int32
@@ -57,8 +58,9 @@ type BoundsChanged struct {
 	Bounds    Bounds
 }
 
-// LineageChanged replaces a partition's known leader epochs, as a broker's leader-epoch checkpoint lists them: its first
-// entry may have been trimmed to the broker's log start, and what lies below is derived from the segments. No epochs: all is derived.
+// LineageChanged replaces a partition's known leader epochs, as a broker's leader-epoch checkpoint lists them: its
+// first entry may have been trimmed to the broker's log start, and what lies below is derived from the segments. No
+// epochs: all is derived.
 type LineageChanged struct {
 	Partition PartitionID
 	Epochs    []segment.EpochStart

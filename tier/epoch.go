@@ -20,10 +20,11 @@ func (e slot) end(epoch int32) int64 {
 
 // epochIndex files a partition's finished segments that hold records of one leader epoch.
 //
-// mapped is what Kafka's RemoteLogLeaderEpochState keeps: one segment for each start, from which a later one that reaches at
-// least as far has driven out those that start at or behind it. Kafka asks it with one floor probe and no walking back, so a short
-// later segment hides data that a longer earlier one has. shadow keeps all other finished segments, to which a look-up
-// falls back: under Kafka's replication (epoch, offset) identifies one record, whichever segment it is read from.
+// mapped is what Kafka's RemoteLogLeaderEpochState keeps: one segment for each start, from which a later one that
+// reaches at least as far has driven out those that start at or behind it. Kafka asks it with one floor probe and no
+// walking back, so a short later segment hides data that a longer earlier one has. shadow keeps all other finished
+// segments, to which a look-up falls back: under Kafka's replication (epoch, offset) identifies one record, whichever
+// segment it is read from.
 type epochIndex struct {
 	generation uint64
 	epoch      int32

@@ -18,7 +18,8 @@ func flapping(n uint64, base int64, epoch int32, epochs int) Segment {
 }
 
 // BenchmarkManyEpochs changes a partition that holds a segment of as many epochs as one may have: its segment is
-// finished, another change of the segments follows, the bounds move (as they do each second), and an offset is looked up.
+// finished, another change of the segments follows, the bounds move (as they do each second), and an offset is looked
+// up.
 func BenchmarkManyEpochs(b *testing.B) {
 	for _, n := range []int{12_500, 25_000, 50_000, maxEpochs} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Hole is a range [From, To) that the offloader gave up (--skip-damaged): readers pass over it. Segments that hold parts
-// of it may come later all the same, and then those parts are healed.
+// Hole is a range [From, To) that the offloader gave up (--skip-damaged): readers pass over it. Segments that hold
+// parts of it may come later all the same, and then those parts are healed.
 type Hole struct {
 	From, To int64
 	Reason   string

@@ -25,11 +25,11 @@ func known(epochs []segment.EpochStart) lineage {
 
 // derive gives the lineage of finished segments, below known entries if there are any.
 //
-// Without known entries the top is the winner, the segment with the greatest (last epoch, end offset): its log survived. From the
-// top the chain goes down. A segment that goes over from one epoch into the next proves both the exact start and the predecessor,
-// whatever becomes of its own end, since replicas that share a record of an epoch share all before it. Where an epoch's
-// first segment starts with it, the predecessor is the segment that ends just before; when there is none (a gap), the one
-// with the greatest (last epoch, end offset) below.
+// Without known entries the top is the winner, the segment with the greatest (last epoch, end offset): its log
+// survived. From the top the chain goes down. A segment that goes over from one epoch into the next proves both the
+// exact start and the predecessor, whatever becomes of its own end, since replicas that share a record of an epoch
+// share all before it. Where an epoch's first segment starts with it, the predecessor is the segment that ends just
+// before; when there is none (a gap), the one with the greatest (last epoch, end offset) below.
 //
 // It takes time in proportion to the epochs and segments, whatever they are: the chain goes strictly down, and what
 // adjacent passes over it never sees again.

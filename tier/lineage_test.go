@@ -36,7 +36,8 @@ func inState(s Segment, state State) Segment {
 	return s
 }
 
-// After the first segment is gone and the broker has pruned its checkpoint, the second one must still be readable, and deletable.
+// After the first segment is gone and the broker has pruned its checkpoint, the second one must still be readable, and
+// deletable.
 func TestPrunedLineageKeepsWhatIsLeft(t *testing.T) {
 	tr := build(t, finished(seg(1, 0, 50, 5, 0, 7, 15), seg(2, 14, 150, 5, 14, 7, 15, 9, 100)),
 		append([]Change{startIs(51), lineageIs(7, 51, 9, 100)}, deleted(1)...))

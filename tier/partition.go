@@ -52,13 +52,14 @@ func (p *Partition) Bounds() Bounds {
 // moves up: what is below it stays unreadable.
 func (p *Partition) StartTold() bool { return p.bounds.Start >= 0 }
 
-// Leaving says whether offset lies where deletes eat up the tier from its start: no readable segment holds it or anything
-// between the start and it, one in DELETE_SEGMENT_STARTED does, which nothing makes readable again, and there is something
-// readable behind. to is where that ends: the first offset that a readable segment holds, or that no such delete does.
+// Leaving says whether offset lies where deletes eat up the tier from its start: no readable segment holds it or
+// anything between the start and it, one in DELETE_SEGMENT_STARTED does, which nothing makes readable again, and there
+// is something readable behind. to is where that ends: the first offset that a readable segment holds, or that no such
+// delete does.
 //
 // Brokers raise the log start before they publish the deletes of retention, and what they delete is always the first of
-// the lineage, up to some segment (RemoteLogManager's expiration task). So the start that was told is late, or the topic
-// is going as a whole. A delete with something readable below it is no retention, and says nothing.
+// the lineage, up to some segment (RemoteLogManager's expiration task). So the start that was told is late, or the
+// topic is going as a whole. A delete with something readable below it is no retention, and says nothing.
 func (p *Partition) Leaving(offset int64) (to int64, ok bool) {
 	if offset < p.start || len(p.lineage) == 0 {
 		return 0, false
@@ -90,8 +91,8 @@ func (p *Partition) inherits(s *Segment) bool {
 func (p *Partition) TieredEnd() int64 { return p.tieredEnd }
 
 // Find gives the readable segment to read offset from: the one that holds it along the lineage (by leader epoch), or,
-// when offset lies in a recorded hole, the first one behind the hole. false below the start, at or above the end, or when
-// no segment covers it: a gap that nobody declared is never jumped over.
+// when offset lies in a recorded hole, the first one behind the hole. false below the start, at or above the end, or
+// when no segment covers it: a gap that nobody declared is never jumped over.
 //
 // Overlapping segments give each offset once when the next look-up is for EndOffset+1.
 func (p *Partition) Find(offset int64) (*Segment, bool) {
@@ -142,9 +143,9 @@ func (p *Partition) holding(offset int64) (*Segment, bool) {
 	return p.FindEpoch(epoch, offset)
 }
 
-// FindEpoch is Kafka's look-up by (epoch, offset): the segment of that epoch with the greatest start not above offset, if
-// it reaches that far; else any other readable segment that holds the offset in that epoch, which Kafka's single probe would
-// miss. It knows no bounds. Segments out of the lineage are never given.
+// FindEpoch is Kafka's look-up by (epoch, offset): the segment of that epoch with the greatest start not above offset,
+// if it reaches that far; else any other readable segment that holds the offset in that epoch, which Kafka's single
+// probe would miss. It knows no bounds. Segments out of the lineage are never given.
 func (p *Partition) FindEpoch(epoch int32, offset int64) (*Segment, bool) {
 	x := p.finished.get(epoch)
 	if x == nil {
@@ -174,7 +175,8 @@ func (p *Partition) Segment(id segment.UUID) (*Segment, bool) {
 	return nil, false
 }
 
-// Segments lists in base-offset order: readable ones along the lineage, or all (every state but DELETE_SEGMENT_FINISHED).
+// Segments lists in base-offset order: readable ones along the lineage, or all (every state but
+// DELETE_SEGMENT_FINISHED).
 func (p *Partition) Segments(all bool) []*Segment {
 	var list []*Segment
 	if all {
@@ -204,8 +206,9 @@ func (p *Partition) EpochFor(offset int64) (int32, bool) {
 // downwards from the segments, or derived from the segments alone.
 func (p *Partition) Lineage() []segment.EpochStart { return slices.Clone(p.lineage) }
 
-// HighestOfEpoch is the greatest end offset of epoch that any segment ever finished with (Kafka's highestOffsetForEpoch): it
-// stays when segments are deleted, and counts those out of the lineage. false when the epoch is unknown.
+// HighestOfEpoch is the greatest end offset of epoch that any segment ever finished with (Kafka's
+// highestOffsetForEpoch): it stays when segments are deleted, and counts those out of the lineage. false when the epoch
+// is unknown.
 func (p *Partition) HighestOfEpoch(epoch int32) (int64, bool) {
 	if x := p.finished.get(epoch); x != nil {
 		return x.highest, true
@@ -213,8 +216,8 @@ func (p *Partition) HighestOfEpoch(epoch int32) (int64, bool) {
 	return -1, false
 }
 
-// Holes lists what the recorded holes still hide, ascending: a range that a readable segment holds is healed, and no hole
-// any more. Of a hole that is healed in its middle, two are left.
+// Holes lists what the recorded holes still hide, ascending: a range that a readable segment holds is healed, and no
+// hole any more. Of a hole that is healed in its middle, two are left.
 func (p *Partition) Holes() []Hole {
 	var open []Hole
 	for _, h := range p.holes {
@@ -323,7 +326,8 @@ func (p *Partition) finish(s *Segment) {
 	}
 }
 
-// restoreFinished is finish that files a segment behind all others under the shadowed epochs (ascending), and drives none out.
+// restoreFinished is finish that files a segment behind all others under the shadowed epochs (ascending), and drives
+// none out.
 func (p *Partition) restoreFinished(s *Segment, shadowed []int32) {
 	if s.State != CopyFinished {
 		return

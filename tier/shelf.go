@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// leafMax bounds what one change copies: a leaf (1 or 2 KiB at 128 entries) and the list of leaves (80 pointers at 10,000
-// entries), where a flat slice of 10,000 would copy 80 KB for every segment event.
+// leafMax bounds what one change copies: a leaf (1 or 2 KiB at 128 entries) and the list of leaves (80 pointers at
+// 10,000 entries), where a flat slice of 10,000 would copy 80 KB for every segment event.
 const leafMax = 128
 
 // leaf is a part of a shelf. Only the Apply whose generation it carries may write to it.

@@ -1,16 +1,22 @@
 // Package tier is the model of what the tier holds: segments and their states, each partition's bounds, lineage and
-// holes, and the look-up of the segment to read an offset from. It is pure and in memory; catalogs feed it with changes.
+// holes, and the look-up of the segment to read an offset from. It is pure and in memory; catalogs feed it with
+// changes.
 //
 // Invariants:
-//   - A segment is given out for reading only while it is COPY_SEGMENT_FINISHED and in the partition's lineage: every record in it belongs
-//     to the history that the surviving log went through. A deposed leader's divergent segment is never given.
-//   - A look-up is by leader epoch and offset. Identity is the segment's id and the topic's id, never an offset, a name or a time.
-//   - Only legal transitions happen; everything else is dropped and reported, for it is normal traffic of a metadata topic.
-//   - A Snapshot and all it gives are immutable. One Apply becomes visible at once and as a whole, so a start that moves and
-//     the segment that goes with it are never seen apart. Readers take no lock.
-//   - A change costs a few KiB of copying however many segments a partition has, since versions share what did not change.
+//   - A segment is given out for reading only while it is COPY_SEGMENT_FINISHED and in the partition's lineage: every
+//     record in it belongs to the history that the surviving log went through. A deposed leader's divergent segment is
+//     never given.
+//   - A look-up is by leader epoch and offset. Identity is the segment's id and the topic's id, never an offset, a name
+//     or a time.
+//   - Only legal transitions happen; everything else is dropped and reported, for it is normal traffic of a metadata
+//     topic.
+//   - A Snapshot and all it gives are immutable. One Apply becomes visible at once and as a whole, so a start that
+//     moves and the segment that goes with it are never seen apart. Readers take no lock.
+//   - A change costs a few KiB of copying however many segments a partition has, since versions share what did not
+//     change.
 //
-// Non-goals: I/O, deciding what to copy or delete, the clock, and the brokers' view (local log, high watermark are carried, not used).
+// Non-goals: I/O, deciding what to copy or delete, the clock, and the brokers' view (local log, high watermark are
+// carried, not used).
 package tier
 
 import (
@@ -21,7 +27,8 @@ import (
 	"coldtap/segment"
 )
 
-// Tier applies changes and publishes immutable snapshots. Apply may be called concurrently but takes turns; Snapshot never waits.
+// Tier applies changes and publishes immutable snapshots. Apply may be called concurrently but takes turns; Snapshot
+// never waits.
 type Tier struct {
 	snapshot atomic.Pointer[Snapshot]
 
@@ -47,8 +54,8 @@ func New() *Tier {
 // Snapshot is the newest view; never nil.
 func (t *Tier) Snapshot() *Snapshot { return t.snapshot.Load() }
 
-// Apply takes changes in order and publishes their outcome once, at the end. What is impossible is left out and returned.
-// Slices in the changes are copied.
+// Apply takes changes in order and publishes their outcome once, at the end. What is impossible is left out and
+// returned. Slices in the changes are copied.
 func (t *Tier) Apply(changes ...Change) []Rejected { return t.ApplyAll(changes).Rejected }
 
 // ApplyAll is Apply that also tells which segments stopped being readable because their state did.

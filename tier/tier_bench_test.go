@@ -8,7 +8,8 @@ import (
 	"coldtap/segment"
 )
 
-// crowd makes the changes of segments spread over partitions of perPartition each, with random ids as copiers draw them.
+// crowd makes the changes of segments spread over partitions of perPartition each, with random ids as copiers draw
+// them.
 func crowd(segments, perPartition int) []Change {
 	rng := rand.New(rand.NewPCG(3, 4))
 	changes := make([]Change, 0, 2*segments)

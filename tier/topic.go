@@ -16,7 +16,8 @@ type Topic struct {
 	Partitions []int32 // ascending; those with known bounds or segments
 }
 
-// topicFacts is what the changes told of one topic id. It outlives the topic's partitions, so that a name told first is known later.
+// topicFacts is what the changes told of one topic id. It outlives the topic's partitions, so that a name told first is
+// known later.
 type topicFacts struct {
 	name   string
 	newest int64 // ms, of its latest event
@@ -29,9 +30,9 @@ type topicSet struct {
 	rivals map[string]bool // names that several live ids carry
 }
 
-// newTopicSet groups the listed partitions. Of several live ids with one name the one with the newest event is chosen: a
-// topic that was deleted and re-created is another one, and the old one's last events are its deletes. A name that has an
-// owner is never given to another.
+// newTopicSet groups the listed partitions. Of several live ids with one name the one with the newest event is chosen:
+// a topic that was deleted and re-created is another one, and the old one's last events are its deletes. A name that
+// has an owner is never given to another.
 func newTopicSet(partitions *shelf[*Partition], facts map[segment.UUID]*topicFacts, owners map[string]segment.UUID) *topicSet {
 	set := &topicSet{byID: make(map[segment.UUID]Topic), rivals: make(map[string]bool)}
 	var live []Topic

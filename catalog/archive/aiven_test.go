@@ -165,8 +165,8 @@ func sameView(t *testing.T, got, want *tier.Snapshot) {
 	}
 }
 
-// TestRecordsOfAnArchiveAreWhatTheConsumerRead reads each partition of the real buckets through the whole read path. What
-// DeleteRecords hid after the last copy lies below the consumer's first record: no object tells of it.
+// TestRecordsOfAnArchiveAreWhatTheConsumerRead reads each partition of the real buckets through the whole read path.
+// What DeleteRecords hid after the last copy lies below the consumer's first record: no object tells of it.
 func TestRecordsOfAnArchiveAreWhatTheConsumerRead(t *testing.T) {
 	for _, set := range clusterfixture.LoadAiven(t) {
 		b, l := setBucket(t, set)

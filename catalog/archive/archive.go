@@ -41,7 +41,8 @@ type Options struct {
 
 	// Identity names store, prefix and layout: a snapshot file of another identity is ignored.
 	Identity string
-	// Snapshot is the path of a file that saves reading the manifests again after a restart; "" = none. Its folder is made.
+	// Snapshot is the path of a file that saves reading the manifests again after a restart; "" = none. Its folder is
+	// made.
 	Snapshot string
 	// Cluster is the one that is served when the bucket holds several; "" = the only one.
 	Cluster string
@@ -162,8 +163,8 @@ func (a *Archive) Known(tier.PartitionID) error { return nil }
 // Report is what the newest complete listing found; of none, all is zero. It must not be changed.
 func (a *Archive) Report() *Report { return a.report.Load() }
 
-// Ready is nil once the bucket was listed and its manifests read, and stays so: when a later listing fails, the view is as
-// it was, and Refresh tells. Until then it is NotReady and says how far it is, or WrongCluster when the bucket holds
+// Ready is nil once the bucket was listed and its manifests read, and stays so: when a later listing fails, the view is
+// as it was, and Refresh tells. Until then it is NotReady and says how far it is, or WrongCluster when the bucket holds
 // several clusters and none was chosen.
 func (a *Archive) Ready() error {
 	a.mu.Lock()
@@ -194,10 +195,10 @@ func grouped(n int64) string {
 	return s
 }
 
-// Refresh lists a partition's objects now (the bucket, for the zero id, and for a topic that never was in the view); once
-// it returns nil, the view of it is from after the call. Calls that come together share one listing. Of one partition a
-// listing begins at most once a second, and at most 4 run at a time: callers wait for theirs as long as ctx allows. It
-// never waits for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
+// Refresh lists a partition's objects now (the bucket, for the zero id, and for a topic that never was in the view);
+// once it returns nil, the view of it is from after the call. Calls that come together share one listing. Of one
+// partition a listing begins at most once a second, and at most 4 run at a time: callers wait for theirs as long as ctx
+// allows. It never waits for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
 func (a *Archive) Refresh(ctx context.Context, partition tier.PartitionID) error {
 	answer := make(chan error, 1)
 	a.mu.Lock()
@@ -323,8 +324,9 @@ func (a *Archive) answer(waiting []chan error, err error) {
 	}
 }
 
-// look lists the bucket once, and answers those who waited for it when it began. A failure is an answer to those who came
-// since as well; anything else they have to hear of the next one, for this one may have passed already what they ask about.
+// look lists the bucket once, and answers those who waited for it when it began. A failure is an answer to those who
+// came since as well; anything else they have to hear of the next one, for this one may have passed already what they
+// ask about.
 func (a *Archive) look(ctx context.Context) error {
 	waiting := a.takeWaiting()
 	err := a.list(ctx)
@@ -417,8 +419,8 @@ func (a *Archive) list(ctx context.Context) error {
 	return nil
 }
 
-// emptyError refuses a listing without a segment. A mistaken prefix, a folder that is not mounted: to say that no topic is
-// there would be a guess.
+// emptyError refuses a listing without a segment. A mistaken prefix, a folder that is not mounted: to say that no topic
+// is there would be a guess.
 func emptyError(o *Options, objects int64) error {
 	where := o.Store.String()
 	if prefixes := o.Layout.Prefixes(); len(prefixes) != 1 || prefixes[0] != "" {

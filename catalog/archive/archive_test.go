@@ -273,7 +273,8 @@ func TestD2OverlappingCopies(t *testing.T) {
 	wantProblems(t, a, nil)
 }
 
-// TestNewestLineageWins: an unclean election threw away what the deposed leader had copied, although that reaches further.
+// TestNewestLineageWins: an unclean election threw away what the deposed leader had copied, although that reaches
+// further.
 func TestNewestLineageWins(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	makeSegment(1, 0, 0, 99).lineage(segment.EpochStart{}).put(b)
@@ -419,7 +420,8 @@ func TestRecreatedTopic(t *testing.T) {
 	wantProblems(t, a, map[Problem]int64{Misplaced: 1})
 }
 
-// Objects that vanish leave the view, and whoever keeps bytes of them is told; a manifest that was rewritten is read again.
+// Objects that vanish leave the view, and whoever keeps bytes of them is told; a manifest that was rewritten is read
+// again.
 func TestObjectsThatVanish(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
@@ -492,8 +494,8 @@ func TestObjectsThatVanish(t *testing.T) {
 	}
 }
 
-// TestListingOfTheBucketIsShared by those who came before it began; whoever comes during it hears of the next, since this
-// one may have passed already what he asks about.
+// TestListingOfTheBucketIsShared by those who came before it began; whoever comes during it hears of the next, since
+// this one may have passed already what he asks about.
 func TestListingOfTheBucketIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := aivenBucket(t, aiven.Options{})

@@ -1,12 +1,12 @@
-// Package archive feeds a tier from a bucket alone: no cluster, no metadata store. The manifests that were written beside
-// the segments are the metadata. It is the one exception to the rule that a listing is never the truth, made by an
-// operator who declares the bucket complete.
+// Package archive feeds a tier from a bucket alone: no cluster, no metadata store. The manifests that were written
+// beside the segments are the metadata. It is the one exception to the rule that a listing is never the truth, made by
+// an operator who declares the bucket complete.
 //
-// One listing: every object is put to its segment by its key (objects of a segment are neighbours in the order of keys, so
-// one segment at a time is remembered). A manifest that is known, from the listing before or from the snapshot file, by
-// its key, size and modification time, is not read again; the others are read in parallel while the listing goes on. Then
-// each partition in which something changed is settled: its lineage is the leader-epoch checkpoint that travelled with the
-// newest segment, the one with the greatest (last epoch, end offset), whose log survived.
+// One listing: every object is put to its segment by its key (objects of a segment are neighbours in the order of keys,
+// so one segment at a time is remembered). A manifest that is known, from the listing before or from the snapshot file,
+// by its key, size and modification time, is not read again; the others are read in parallel while the listing goes on.
+// Then each partition in which something changed is settled: its lineage is the leader-epoch checkpoint that travelled
+// with the newest segment, the one with the greatest (last epoch, end offset), whose log survived.
 //
 // Invariants:
 //   - A segment is in the view only when its manifest can be believed, lies under the key of what it describes, and the
@@ -14,19 +14,20 @@
 //   - Of copies of one range along the lineage one is in the view: that whose copy began last. The order is event time,
 //     modification time, id: it does not depend on which manifest happened to be read first.
 //   - A partition changes as a whole: no reader sees its segments without their lineage, or without its start.
-//   - Until one listing is complete nothing is served: "not ready" is never "not there". A listing that fails, or that is
-//     empty after one that was not, leaves the view as it is.
-//   - Refresh is not answered by what was looked at before it was called. It lists the folder of the partition that is asked
-//     for, while the bucket may have millions of objects; its listing takes the partition's place in the view as a whole.
+//   - Until one listing is complete nothing is served: "not ready" is never "not there". A listing that fails, or that
+//     is empty after one that was not, leaves the view as it is.
+//   - Refresh is not answered by what was looked at before it was called. It lists the folder of the partition that is
+//     asked for, while the bucket may have millions of objects; its listing takes the partition's place in the view as
+//     a whole.
 //   - Of two listings the one that began later has the say, whichever ends first.
-//   - The store is only ever read. Memory is some 290 bytes a segment of one leader epoch, the tier's part included; what else
-//     a listing holds, however long, is counted and forgotten.
+//   - The store is only ever read. Memory is some 290 bytes a segment of one leader epoch, the tier's part included;
+//     what else a listing holds, however long, is counted and forgotten.
 //
-// A bucket does not tell which copies were never finished, although all their objects are there. Such an orphan holds the
-// same records as the copy that took its place, or is of a lineage that lost; both are resolved as above.
+// A bucket does not tell which copies were never finished, although all their objects are there. Such an orphan holds
+// the same records as the copy that took its place, or is of a lineage that lost; both are resolved as above.
 //
-// Nor does it tell of DeleteRecords after the last copy: what brokers hide since is served here. One before it shows in the
-// newest checkpoint (Aiven's) or in the start object (native).
+// Nor does it tell of DeleteRecords after the last copy: what brokers hide since is served here. One before it shows in
+// the newest checkpoint (Aiven's) or in the start object (native).
 //
 // Non-goals: reading the segments' bytes, sweeping orphans, holes (no object tells of them: they are gaps here).
 package archive

@@ -14,8 +14,8 @@ import (
 )
 
 // known is what the bucket's manifests have told so far. It outlives a listing that fails, so that the next one goes on
-// where that ended. The listing of a partition works on one of its own (seed), which takes the partition's place here when
-// it is complete (replace).
+// where that ended. The listing of a partition works on one of its own (seed), which takes the partition's place here
+// when it is complete (replace).
 type known struct {
 	mu         sync.Mutex // guards all of it, and what it leads to
 	entries    index
@@ -139,8 +139,8 @@ func (k *known) use(e *entry, usable bool) {
 	}
 }
 
-// put takes a manifest in, in place of the one that was known under its id, and gives the entry that it has from now on;
-// flaw is nil when it is fine.
+// put takes a manifest in, in place of the one that was known under its id, and gives the entry that it has from now
+// on; flaw is nil when it is fine.
 func (k *known) put(e *entry, flaw *Finding) *entry {
 	old := k.entries.get(e.seg.ID)
 	if old != nil && old.seg.Partition == e.seg.Partition {

@@ -16,7 +16,8 @@ const (
 	// lookPause is how long after one listing of a partition the next one of it may begin: one GET for each 1,000 objects,
 	// and nobody sees data later than that.
 	lookPause = time.Second
-	// maxLooks bounds the partitions that are listed at a time, of which each reads a share of Parallel manifests at a time.
+	// maxLooks bounds the partitions that are listed at a time, of which each reads a share of Parallel manifests at a
+	// time.
 	maxLooks = 4
 	// lookTries is how often a partition is listed that changes while it is read.
 	lookTries = 5

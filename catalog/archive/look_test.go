@@ -155,8 +155,8 @@ func TestH6NewerLookWins(t *testing.T) {
 	}
 }
 
-// TestH6BucketListedDuringALook: what the listing of a partition has is older than what a listing of the bucket took over
-// that began after it.
+// TestH6BucketListedDuringALook: what the listing of a partition has is older than what a listing of the bucket took
+// over that began after it.
 func TestH6BucketListedDuringALook(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
@@ -328,8 +328,8 @@ func TestLookSeesStartObject(t *testing.T) {
 	}
 }
 
-// A segment's id that another partition has, and a cluster that nobody named before, are told as a listing of the bucket
-// tells them.
+// A segment's id that another partition has, and a cluster that nobody named before, are told as a listing of the
+// bucket tells them.
 func TestLookMindsTheRestOfTheBucket(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)

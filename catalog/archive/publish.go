@@ -11,7 +11,8 @@ import (
 // topic, and changes memory until they are.
 const applyBatch = 8192
 
-// settle brings the partitions in which something changed into the view. On error they are settled with the next listing.
+// settle brings the partitions in which something changed into the view. On error they are settled with the next
+// listing.
 func (a *Archive) settle(ctx context.Context, s *scan) (news bool, err error) {
 	all, err := a.unsettled(s)
 	if err != nil {
@@ -122,8 +123,8 @@ func (u *unsettled) adopt(view *tier.Partition) {
 }
 
 // departed lists the segments of a partition that left the view, and those whose manifests were written anew: what lies
-// beside such a manifest may be other bytes, even of the same sizes. A segment that was known from the snapshot file alone
-// counts too, since a cache on disk may be as old as that.
+// beside such a manifest may be other bytes, even of the same sizes. A segment that was known from the snapshot file
+// alone counts too, since a cache on disk may be as old as that.
 func departed(id tier.PartitionID, before, after *tier.Snapshot, rewritten []segment.UUID) (gone []*tier.Segment) {
 	find := func(view *tier.Snapshot) func(segment.UUID) (*tier.Segment, bool) {
 		if p, ok := view.Partition(id); ok {

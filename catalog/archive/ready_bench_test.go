@@ -79,8 +79,8 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkReadyFromSnapshot is a start with 300,000 segments that the snapshot file knows, the listing included. The bars
-// are 5 s and 300 bytes a segment.
+// BenchmarkReadyFromSnapshot is a start with 300,000 segments that the snapshot file knows, the listing included. The
+// bars are 5 s and 300 bytes a segment.
 func BenchmarkReadyFromSnapshot(b *testing.B) {
 	const segments = 300_000
 	huge := newHugeBucket(segments)

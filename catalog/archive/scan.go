@@ -59,8 +59,8 @@ func (s *scan) run(ctx context.Context) error {
 	return parallel(ctx, s.parallel, jobs, s.take, func(ctx context.Context) error { return s.list(ctx, jobs) })
 }
 
-// parallel runs take for each job that feed sends, so many at a time, until feed returns or anything fails. The error is
-// the first one. It closes jobs.
+// parallel runs take for each job that feed sends, so many at a time, until feed returns or anything fails. The error
+// is the first one. It closes jobs.
 func parallel[J any](ctx context.Context, n int, jobs chan J, take func(context.Context, J) error, feed func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -176,7 +176,8 @@ func (s *scan) isKnown(g *group) bool {
 	return false
 }
 
-// isOvertaken says that a partition was listed alone since this listing began, and what this one has of it may be older.
+// isOvertaken says that a partition was listed alone since this listing began, and what this one has of it may be
+// older.
 func (s *scan) isOvertaken(id tier.PartitionID) bool {
 	p := s.known.partitions[id]
 	return p != nil && p.looked > s.number

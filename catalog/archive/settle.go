@@ -50,8 +50,8 @@ func (e *severalClusters) Error() string {
 	return "the bucket holds segments of several clusters, and none was chosen: " + strings.Join(list[:min(len(list), maxExamples)], ", ")
 }
 
-// count takes the census; the caller holds the lock. Of a topic id's names the one with the newest event counts; chosen is
-// the cluster that is served, "" = the only one.
+// count takes the census; the caller holds the lock. Of a topic id's names the one with the newest event counts; chosen
+// is the cluster that is served, "" = the only one.
 func (k *known) count(chosen string) (*census, error) {
 	c := &census{cluster: chosen, names: make(map[segment.UUID]topicName)}
 	clusters := make(map[string]int)
@@ -201,8 +201,8 @@ func (u *unsettled) changes() []tier.Change {
 	return changes
 }
 
-// isPlain says, without a model of all segments, that the newest one's checkpoint holds it, and tells no start: whatever
-// the other segments are. It is so for nearly every partition, and halves the time of a start.
+// isPlain says, without a model of all segments, that the newest one's checkpoint holds it, and tells no start:
+// whatever the other segments are. It is so for nearly every partition, and halves the time of a start.
 func (u *unsettled) isPlain(c *layout.Checkpoint) bool {
 	top := 0 // epochs without records tell nothing
 	for top+1 < len(c.Epochs) && c.Epochs[top+1].StartOffset == c.Epochs[top].StartOffset {
@@ -222,8 +222,8 @@ func (u *unsettled) isPlain(c *layout.Checkpoint) bool {
 	return p.Readable(u.newest.seg.ID)
 }
 
-// weigh makes a model of the partition: whether the newest segment's checkpoint holds it, and the start that it tells, -1
-// for none.
+// weigh makes a model of the partition: whether the newest segment's checkpoint holds it, and the start that it tells,
+// -1 for none.
 func (u *unsettled) weigh(c *layout.Checkpoint, loads []tier.Change) (holds bool, start int64) {
 	m := model{tier.New(), u.id}
 	m.apply(loads...)

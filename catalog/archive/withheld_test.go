@@ -13,8 +13,8 @@ import (
 	"coldtap/segment"
 )
 
-// TestWithheldObjects: what lies in Glacier, or is denied, is left out and reported with what to mend, and everything else is served. Once it can be
-// read it is served too, although it looks the same in a listing.
+// TestWithheldObjects: what lies in Glacier, or is denied, is left out and reported with what to mend, and everything
+// else is served. Once it can be read it is served too, although it looks the same in a listing.
 func TestWithheldObjects(t *testing.T) {
 	for kind, says := range map[rangeio.Kind]string{rangeio.Archived: "restore it", rangeio.Forbidden: "permission"} {
 		b, _ := aivenBucket(t, aiven.Options{})
@@ -75,7 +75,8 @@ func TestWithheldStart(t *testing.T) {
 	}
 }
 
-// TestEverythingWithheld is no empty archive: credentials without the permission to read, a bucket that went to Glacier as a whole.
+// TestEverythingWithheld is no empty archive: credentials without the permission to read, a bucket that went to Glacier
+// as a whole.
 func TestEverythingWithheld(t *testing.T) {
 	for kind, says := range map[rangeio.Kind]string{rangeio.Archived: "restore it", rangeio.Forbidden: "permission"} {
 		b, _ := aivenBucket(t, aiven.Options{})

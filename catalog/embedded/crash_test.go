@@ -33,7 +33,8 @@ func lines(t *testing.T, cmd *exec.Cmd) <-chan string {
 	return ch
 }
 
-// The life of segment n, in the order that playSteps goes through: three steps make it readable and begin its delete, then it is gone.
+// The life of segment n, in the order that playSteps goes through: three steps make it readable and begin its delete,
+// then it is gone.
 var life = []struct {
 	name  string
 	do    func(*DB, uint64) error
@@ -47,7 +48,8 @@ var life = []struct {
 	{"finish delete", func(d *DB, n uint64) error { return d.FinishDelete(context.Background(), part0, id(n)) }, tier.DeleteFinished},
 }
 
-// playSteps records steps as fast as it can and prints each one's number when it is recorded. Every third segment is deleted.
+// playSteps records steps as fast as it can and prints each one's number when it is recorded. Every third segment is
+// deleted.
 func playSteps() {
 	d, err := OpenWriter(context.Background(), os.Args[1])
 	if err != nil {

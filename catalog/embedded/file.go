@@ -14,8 +14,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// file is the reader's connection to the database. It is one connection, because PRAGMA data_version speaks of what others
-// committed since the same connection asked last. Not for concurrent use.
+// file is the reader's connection to the database. It is one connection, because PRAGMA data_version speaks of what
+// others committed since the same connection asked last. Not for concurrent use.
 type file struct {
 	db      *sql.DB
 	conn    *sql.Conn
@@ -28,7 +28,8 @@ const opFollow = "follow the metadata database"
 
 func notReady(err error) error { return &catalog.Error{Kind: catalog.NotReady, Op: opFollow, Err: err} }
 
-// statFile is asked instead of opening the file: closing a file of our own would drop the locks that SQLite holds on it in this process.
+// statFile is asked instead of opening the file: closing a file of our own would drop the locks that SQLite holds on it
+// in this process.
 func statFile(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -44,8 +45,9 @@ func statFile(path string) (os.FileInfo, error) {
 	return info, nil
 }
 
-// openFile opens the database for reading only: it is never changed, not even by folding in the log of a writer that died. To follow a writer takes
-// files beside the database, which a read-only mount does not allow; there, a database that its writer has closed is read as one that nobody changes.
+// openFile opens the database for reading only: it is never changed, not even by folding in the log of a writer that
+// died. To follow a writer takes files beside the database, which a read-only mount does not allow; there, a database
+// that its writer has closed is read as one that nobody changes.
 func openFile(ctx context.Context, path string, info os.FileInfo) (*file, error) {
 	f, err := openWith(ctx, path, info, "&mode=ro")
 	if err == nil {
@@ -102,8 +104,8 @@ func (f *file) close() {
 	f.db.Close()
 }
 
-// read calls do in one read transaction if anybody has committed since the last time that do succeeded. Whatever it sees is one
-// commit's state.
+// read calls do in one read transaction if anybody has committed since the last time that do succeeded. Whatever it
+// sees is one commit's state.
 func (f *file) read(ctx context.Context, do func(querier) error) error {
 	var version int64
 	if err := f.conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {

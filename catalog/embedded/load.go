@@ -25,9 +25,9 @@ func address(path string, more string) (string, error) {
 // loadBatch bounds the memory that a full load takes beside the tier it fills: 4,096 changes are about 1 MB.
 const loadBatch = 4096
 
-// load reads all that changed after since, which is -1 for everything that is left, and hands it to emit: in pieces for a
-// full load, which nobody sees yet; at once otherwise, because it becomes visible at once. The caller holds a transaction, so that
-// it is one consistent view.
+// load reads all that changed after since, which is -1 for everything that is left, and hands it to emit: in pieces for
+// a full load, which nobody sees yet; at once otherwise, because it becomes visible at once. The caller holds a
+// transaction, so that it is one consistent view.
 func load(ctx context.Context, q querier, since int64, emit func([]tier.Change)) error {
 	var changes []tier.Change
 	add := func(c tier.Change) {

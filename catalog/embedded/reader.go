@@ -20,8 +20,8 @@ import (
 
 const (
 	defaultPoll = 250 * time.Millisecond
-	// maxPause is how long a reader waits between two tries at a file that it cannot read: a full load of a big one that fails at
-	// its end shall not keep a core busy.
+	// maxPause is how long a reader waits between two tries at a file that it cannot read: a full load of a big one that
+	// fails at its end shall not keep a core busy.
 	maxPause = 5 * time.Second
 )
 
@@ -65,9 +65,9 @@ type view struct {
 
 var _ catalog.Source = (*Reader)(nil)
 
-// OpenReader follows the database: it looks for something new every Poll and publishes a new snapshot. The first read is
-// done when it returns, if the file is there. A file that is missing or cannot be read is no error: Ready tells, and the
-// reader goes on trying. It never writes to the database's tables.
+// OpenReader follows the database: it looks for something new every Poll and publishes a new snapshot. The first read
+// is done when it returns, if the file is there. A file that is missing or cannot be read is no error: Ready tells, and
+// the reader goes on trying. It never writes to the database's tables.
 func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, error) {
 	if path == "" {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: errors.New("its path is empty")}
@@ -113,7 +113,8 @@ func (r *Reader) Snapshot() *tier.Snapshot { return r.view.Load().tier.Snapshot(
 // ClusterID is the cluster that the database is bound to, empty while unknown.
 func (r *Reader) ClusterID() string { return r.view.Load().head.clusterID }
 
-// Ready is nil once the database was read completely, and stays so: when it cannot be read later, the view is as it was, and Refresh tells.
+// Ready is nil once the database was read completely, and stays so: when it cannot be read later, the view is as it
+// was, and Refresh tells.
 func (r *Reader) Ready() error {
 	if r.view.Load().head.storeID != "" {
 		return nil
@@ -132,8 +133,8 @@ func (r *Reader) Trouble() error {
 	return nil
 }
 
-// Refresh looks for something new now; when it returns nil, all that was committed before the call is in Snapshot. Calls
-// that wait together share one look.
+// Refresh looks for something new now; when it returns nil, all that was committed before the call is in Snapshot.
+// Calls that wait together share one look.
 func (r *Reader) Refresh(ctx context.Context, _ tier.PartitionID) error {
 	answer := make(chan error, 1)
 	r.mu.Lock()

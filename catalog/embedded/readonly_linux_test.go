@@ -10,8 +10,8 @@ import (
 	"coldtap/tier"
 )
 
-// A database that its writer has closed can be served from a read-only mount, where SQLite cannot make the files that following takes. One whose
-// last commits are in a log beside it cannot: they would be missed.
+// A database that its writer has closed can be served from a read-only mount, where SQLite cannot make the files that
+// following takes. One whose last commits are in a log beside it cannot: they would be missed.
 func TestClosedDatabaseOnAReadOnlyMount(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "coldtap.db")

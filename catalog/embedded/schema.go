@@ -17,8 +17,8 @@ const (
 )
 
 // schema is for people too: ids are in Kafka's text form, states have Kafka's names, and the comments stay visible in
-// sqlite3's .schema. A row's change is the number of the step that last wrote it, which is how readers find what is new;
-// hence a segment's row stays when the segment is gone.
+// sqlite3's .schema. A row's change is the number of the step that last wrote it, which is how readers find what is
+// new; hence a segment's row stays when the segment is gone.
 const schema = `
 CREATE TABLE info (
   key   TEXT PRIMARY KEY,  -- schema_version, store_id, cluster_id

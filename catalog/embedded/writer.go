@@ -17,8 +17,8 @@ import (
 	"coldtap/tier"
 )
 
-// DB is the one writer. All methods may be called concurrently; steps are recorded one after the other. A step that has begun
-// is not interrupted by its context: it takes one fsync.
+// DB is the one writer. All methods may be called concurrently; steps are recorded one after the other. A step that has
+// begun is not interrupted by its context: it takes one fsync.
 type DB struct {
 	lock    *lock
 	db      *sql.DB
@@ -58,7 +58,8 @@ func OpenWriter(ctx context.Context, path string) (*DB, error) {
 }
 
 func (d *DB) open(ctx context.Context, path string) error {
-	// WAL lets readers go on while a step is written; FULL makes each commit wait for the disk, which is the point of a step.
+	// WAL lets readers go on while a step is written; FULL makes each commit wait for the disk, which is the point of a
+	// step.
 	name, err := address(path, "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
 	if err != nil {
 		return err
@@ -104,7 +105,8 @@ func (d *DB) reload(ctx context.Context, q querier) error {
 	return nil
 }
 
-// Close waits for the running step, folds the write-ahead log into the file when no reader has it open, and gives the lock back.
+// Close waits for the running step, folds the write-ahead log into the file when no reader has it open, and gives the
+// lock back.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,8 +171,8 @@ func (s *step) write(query string, args ...any) error {
 
 func (s *step) illegal(format string, args ...any) error { return illegal(s.op, format, args...) }
 
-// record runs one step: all of it is durable when it returns nil, nothing of it is there otherwise, except when the commit itself
-// failed: then the database is asked before the next step.
+// record runs one step: all of it is durable when it returns nil, nothing of it is there otherwise, except when the
+// commit itself failed: then the database is asked before the next step.
 func (d *DB) record(ctx context.Context, op string, do func(*step) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,8 +256,8 @@ func (s *step) putTopic(id segment.UUID, name string) error {
 	return s.write("INSERT INTO topics (topic_id, name, seen_ms, change) VALUES (?, ?, ?, ?)", id.String(), name, s.now, stamp{})
 }
 
-// PutPartition records the tier's start (-1: leave it open), which stays from the first segment or hole on, and replaces
-// the lineage.
+// PutPartition records the tier's start (-1: leave it open), which stays from the first segment or hole on, and
+// replaces the lineage.
 func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64, lineage []segment.EpochStart) error {
 	return d.record(ctx, fmt.Sprintf("record partition %d of topic %s", id.Partition, id.Topic), func(s *step) error {
 		topic := id.Topic.String()
@@ -331,7 +333,8 @@ func (s *step) lineage(id tier.PartitionID) (epochs []segment.EpochStart, err er
 	return epochs, err
 }
 
-// StartCopy records a segment in state CopyStarted, and its topic's name. Repeating it for the same range changes nothing.
+// StartCopy records a segment in state CopyStarted, and its topic's name. Repeating it for the same range changes
+// nothing.
 func (d *DB) StartCopy(ctx context.Context, seg tier.Segment) error {
 	return d.record(ctx, "record the copy of segment "+seg.ID.String(), func(s *step) error {
 		if seg.State != tier.CopyStarted {

@@ -140,8 +140,8 @@ func (b *brokers) offsets(ctx context.Context, at *placement, which int64) ([]in
 	return offsets, errors.Join(causes...)
 }
 
-// offsetsOfMost asks for some partitions, nil: all, and also gives why they have no offset, -1; partitions of one leader may
-// share an error. Partitions that were not asked for have none either, and no error.
+// offsetsOfMost asks for some partitions, nil: all, and also gives why they have no offset, -1; partitions of one
+// leader may share an error. Partitions that were not asked for have none either, and no error.
 func (b *brokers) offsetsOfMost(ctx context.Context, at *placement, which int64, only map[int32]bool) (offsets []int64, failed map[int32]error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()

@@ -132,8 +132,8 @@ func (r *reader) body(s *tier.Segment) {
 	})
 }
 
-// epochs reads the leader epochs of a segment. Kafka keeps them in a map, so they may come in any order, and of an epoch
-// that comes twice the last one counts.
+// epochs reads the leader epochs of a segment. Kafka keeps them in a map, so they may come in any order, and of an
+// epoch that comes twice the last one counts.
 func (r *reader) epochs() []segment.EpochStart {
 	const least = 4 + 8 + 1 // epoch, offset, an empty section of tags
 	n := r.elements(least)

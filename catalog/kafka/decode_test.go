@@ -22,8 +22,8 @@ func kindOf(err error) Kind {
 	return 0
 }
 
-// TestNewerWritersAreUnderstood: KIP-1266 writes message version 1 with tagged fields more, and what a later release adds
-// there is skipped.
+// TestNewerWritersAreUnderstood: KIP-1266 writes message version 1 with tagged fields more, and what a later release
+// adds there is skipped.
 func TestNewerWritersAreUnderstood(t *testing.T) {
 	epoch := "010004" + "00000007" // one tag: number 0, 4 bytes
 	long := "02" + "0102" + "beef" + "ff7f" + "00"

@@ -9,8 +9,8 @@ import (
 	"coldtap/tier"
 )
 
-// explainPatience is how long records that empty a partition may wait for the cluster's word on why. Reads go on meanwhile
-// as they do before a record has come, which may take as long.
+// explainPatience is how long records that empty a partition may wait for the cluster's word on why. Reads go on
+// meanwhile as they do before a record has come, which may take as long.
 const explainPatience = 2 * time.Second
 
 // emptied gives the partitions in which records leave nothing to read.
@@ -34,9 +34,10 @@ func emptied(view *tier.Snapshot, changes []tier.Change) (empty []tier.Partition
 	return empty
 }
 
-// explain has the cluster asked why partitions are emptied, before the records that do it are applied: the topic was deleted,
-// or the log start has moved past what was tiered. So a deletion is seen in one step, and not for a second as an empty tier
-// whose start and local start contradict each other. A cluster that does not tell in time is not waited for.
+// explain has the cluster asked why partitions are emptied, before the records that do it are applied: the topic was
+// deleted, or the log start has moved past what was tiered. So a deletion is seen in one step, and not for a second as
+// an empty tier whose start and local start contradict each other. A cluster that does not tell in time is not waited
+// for.
 func (f *Follower) explain(ctx context.Context, empty []tier.PartitionID) {
 	if len(empty) == 0 {
 		return
@@ -55,8 +56,8 @@ func (f *Follower) explain(ctx context.Context, empty []tier.PartitionID) {
 	}
 }
 
-// explained says whether a view fits a partition of which nothing is tiered any more: it is gone, or what is left of its log
-// begins with the local log.
+// explained says whether a view fits a partition of which nothing is tiered any more: it is gone, or what is left of
+// its log begins with the local log.
 func explained(seen *cluster.View, of tier.PartitionID) bool {
 	t, ok := seen.Topic(of.Topic)
 	if !ok || seen.Missing[of.Topic] != 0 {
@@ -70,9 +71,9 @@ func explained(seen *cluster.View, of tier.PartitionID) bool {
 	return true
 }
 
-// forgetDeleted appends to changes what makes topics vanish as a whole of which the cluster says that they are gone and a
-// record that their segments are being deleted: deletes come partition by partition. A topic that is gone without any goes
-// on being served, see Observe. Under the lock.
+// forgetDeleted appends to changes what makes topics vanish as a whole of which the cluster says that they are gone and
+// a record that their segments are being deleted: deletes come partition by partition. A topic that is gone without any
+// goes on being served, see Observe. Under the lock.
 func (f *Follower) forgetDeleted(changes []tier.Change, view *tier.Snapshot) []tier.Change {
 	seen := f.seen.Load()
 	if seen == nil || len(seen.Missing) == 0 {

@@ -12,36 +12,40 @@
 //     record only. A broker's own consumer stops for good at the first one.
 //   - Writing is strict for the same reason: a value that would stop the brokers' consumers is refused. What Kafka
 //     4.x writes for a record, Append writes, byte for byte, at message version 0.
-//   - Nothing in a value sizes an allocation before it was compared with the bytes that are there. Hostile bytes give an
-//     *Error, never a panic.
-//   - A batch that cannot be read (checksum, compression, form) is asked for once more, then counted (BadBatch), logged the
-//     first time, and passed over, if it is known where the next one begins. If not, its partition stops there: Status says
-//     so, what is in the view goes on being served, and Refresh fails for what is filed in that partition.
-//   - One leader's answer takes at most 32 MiB, of which 16 MiB of values are taken at a time. Batches that decompress to
-//     more than 4 MiB, up to 64 MiB, are opened by one leader's reader at a time.
+//   - Nothing in a value sizes an allocation before it was compared with the bytes that are there. Hostile bytes give
+//     an *Error, never a panic.
+//   - A batch that cannot be read (checksum, compression, form) is asked for once more, then counted (BadBatch), logged
+//     the first time, and passed over, if it is known where the next one begins. If not, its partition stops there:
+//     Status says so, what is in the view goes on being served, and Refresh fails for what is filed in that partition.
+//   - One leader's answer takes at most 32 MiB, of which 16 MiB of values are taken at a time. Batches that decompress
+//     to more than 4 MiB, up to 64 MiB, are opened by one leader's reader at a time.
 //   - Whether a step is legal after the ones before it is the tier's to say: Changes translates, it does not judge.
 //   - A Follower's view is everything or nothing: it is published when it holds all that the topic held at the start,
 //     with the bounds that the cluster told. Afterwards an answer's records become visible together.
-//   - A partition's position moves with the batches that were passed, not with the records that were in them: offsets that
-//     hold nothing (markers, what compaction took) keep nobody waiting.
-//   - The snapshot file is a cache of the topic. Its positions and its segments are of one moment; whatever is wrong with
-//     it costs a full replay and a warning. It restores the tier exactly, preferences among overlapping segments included.
-//   - Whatever breaks the chain between what was read and what the topic holds (another topic or cluster id, a log start
-//     beyond the position, an end before it, a leader whose log parted from ours below it) starts the replay anew, at
-//     growing distances; until it has caught up Ready says no. Each Fetch tells the leader epoch of the last batch that was
-//     read, so that a leader notices records that an unclean election has replaced (Fetch version 12, KIP-595).
-//   - A Refresh is for a partition. It fails if that partition's leader, or the leader of the metadata partition in which
-//     it is filed, did not answer; what other leaders do is no matter. Ready does not wait for leaders that are away.
-//   - Bounds are relied on once the cluster has told them to this process (Known): before, the log start would be that of
-//     the oldest segment, and what DeleteRecords took would be served. Bounds that were told are used on while leaders or
-//     the cluster are away, which passes and of which Status tells the age. A denied topic stays so until somebody helps,
-//     while its records may be deleted unheard: of the bounds it is right only that what lies below the start is deleted.
-//     They are used for one minute, then the topic is unknown until it can be described again; Refresh fails at once.
-//   - A Refresh about a partition costs seven requests, and is not repeated within Options.Refresh when it was in vain. Recent
-//     says that what the view tells of a partition needs none.
-//   - A topic is gone when the cluster says so of its id (cluster.TopicGone), not when it is not listed. It leaves the view as
-//     a whole once a record says that its segments are being deleted. Records that empty a partition are applied after the
-//     cluster was asked why, so that nobody sees a deleted topic as an empty one.
+//   - A partition's position moves with the batches that were passed, not with the records that were in them: offsets
+//     that hold nothing (markers, what compaction took) keep nobody waiting.
+//   - The snapshot file is a cache of the topic. Its positions and its segments are of one moment; whatever is wrong
+//     with it costs a full replay and a warning. It restores the tier exactly, preferences among overlapping segments
+//     included.
+//   - Whatever breaks the chain between what was read and what the topic holds (another topic or cluster id, a log
+//     start beyond the position, an end before it, a leader whose log parted from ours below it) starts the replay
+//     anew, at growing distances; until it has caught up Ready says no. Each Fetch tells the leader epoch of the last
+//     batch that was read, so that a leader notices records that an unclean election has replaced (Fetch version 12,
+//     KIP-595).
+//   - A Refresh is for a partition. It fails if that partition's leader, or the leader of the metadata partition in
+//     which it is filed, did not answer; what other leaders do is no matter. Ready does not wait for leaders that are
+//     away.
+//   - Bounds are relied on once the cluster has told them to this process (Known): before, the log start would be that
+//     of the oldest segment, and what DeleteRecords took would be served. Bounds that were told are used on while
+//     leaders or the cluster are away, which passes and of which Status tells the age. A denied topic stays so until
+//     somebody helps, while its records may be deleted unheard: of the bounds it is right only that what lies below the
+//     start is deleted. They are used for one minute, then the topic is unknown until it can be described again;
+//     Refresh fails at once.
+//   - A Refresh about a partition costs seven requests, and is not repeated within Options.Refresh when it was in vain.
+//     Recent says that what the view tells of a partition needs none.
+//   - A topic is gone when the cluster says so of its id (cluster.TopicGone), not when it is not listed. It leaves the
+//     view as a whole once a record says that its segments are being deleted. Records that empty a partition are
+//     applied after the cluster was asked why, so that nobody sees a deleted topic as an empty one.
 //   - Topics of which no record tells are in the view when a reader has named them (Include) and the cluster has them.
 //   - Trouble that lasts for 5 s is logged once per kind, and once more when it is over.
 //   - Nothing is written to the cluster: the API keys sent are ApiVersions, Metadata (which never creates a topic),

@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestUncleanElectionOfTheMetadataTopic: a leader whose log parted from what was read says so, whatever the offsets, and
-// all is read again. A snapshot file keeps what it takes to be told.
+// TestUncleanElectionOfTheMetadataTopic: a leader whose log parted from what was read says so, whatever the offsets,
+// and all is read again. A snapshot file keeps what it takes to be told.
 func TestUncleanElectionOfTheMetadataTopic(t *testing.T) {
 	s := newStand(t, 1)
 	if err := s.MoveTopicPartition(Name, 0, (s.LeaderFor(Name, 0)+1)%3); err != nil {
@@ -80,7 +80,8 @@ func TestUncleanElectionOfTheMetadataTopic(t *testing.T) {
 	ready(t, again)
 }
 
-// TestLeaderThatRefusesItsOwnStart is asked again, at growing distances: nothing that it says can make the follower spin.
+// TestLeaderThatRefusesItsOwnStart is asked again, at growing distances: nothing that it says can make the follower
+// spin.
 func TestLeaderThatRefusesItsOwnStart(t *testing.T) {
 	s := newStand(t, 1)
 	s.raw(t, 0, []byte("v"))

@@ -61,9 +61,9 @@ func (u *unreadable) Unwrap() error { return u.error }
 // behind the last whole batch, whatever is left in it, or at one that cannot be read.
 //
 // Such a batch is in doubt at first, and asked for again, since the fault may be in the answer. If it is there again,
-// skipped is told of it, and next is behind it if that is known: where the batch after it begins, or, when the answer ends
-// with it, where it says itself that it ends, if that is below the partition's end. A damaged number of records may make that
-// wrong. Else, and when the bytes are no batch at all, err is what stops the partition.
+// skipped is told of it, and next is behind it if that is known: where the batch after it begins, or, when the answer
+// ends with it, where it says itself that it ends, if that is below the partition's end. A damaged number of records
+// may make that wrong. Else, and when the bytes are no batch at all, err is what stops the partition.
 func (e *entries) each(p *portion, at position, fn func(*segment.Record) error, skipped func(*unreadable)) (next position, err error) {
 	next = at
 	var bad *unreadable // to be passed over

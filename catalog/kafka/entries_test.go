@@ -110,7 +110,8 @@ func TestBatchesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestLargeBatchesTakeTurns: only one of those who read side by side holds one, and it takes nothing more until it rests.
+// TestLargeBatchesTakeTurns: only one of those who read side by side holds one, and it takes nothing more until it
+// rests.
 func TestLargeBatchesTakeTurns(t *testing.T) {
 	large := batchOf(t, 0, kgo.ZstdCompression(), make([]byte, answerValues))
 	small := batchOf(t, 1, kgo.ZstdCompression(), []byte("v"))
@@ -225,7 +226,8 @@ func answering(req *kmsg.FetchRequest, change func(*kmsg.FetchResponseTopicParti
 	return resp
 }
 
-// FuzzEntries: whatever an answer holds, the position moves forward, and beyond the end only behind batches that were read.
+// FuzzEntries: whatever an answer holds, the position moves forward, and beyond the end only behind batches that were
+// read.
 func FuzzEntries(f *testing.F) {
 	v := []byte("v")
 	first, second := batchOf(f, 0, kgo.NoCompression(), v, v), batchOf(f, 2, kgo.SnappyCompression(), v, v, v)

@@ -36,8 +36,8 @@ type anew struct{ error }
 // errRetry ends a follow of which the trouble was told already.
 var errRetry = errors.New("try again")
 
-// run follows until ctx ends. Whatever the brokers say, there is a pause between attempts that came to nothing: a leader
-// that refuses the start it has told would else be asked 3,000 times a second.
+// run follows until ctx ends. Whatever the brokers say, there is a pause between attempts that came to nothing: a
+// leader that refuses the start it has told would else be asked 3,000 times a second.
 func (f *Follower) run(ctx context.Context) {
 	f.replay = f.restore()
 	pause := firstPause

@@ -87,8 +87,8 @@ type Follower struct {
 	seen      atomic.Pointer[cluster.View]
 	verdicts  atomic.Pointer[verdicts] // of seen, nil before the first
 
-	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had no
-	// segments, and be forgotten, while its first one comes in.
+	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had
+	// no segments, and be forgotten, while its first one comes in.
 	mu     sync.Mutex
 	known  known // topics that the replay saw, and that are not gone
 	bounds told
@@ -162,8 +162,8 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	return f, nil
 }
 
-// Close ends the following, waits for it, and writes the snapshot file if anything is new; a file that cannot be written
-// is the error. The last Snapshot stays valid.
+// Close ends the following, waits for it, and writes the snapshot file if anything is new; a file that cannot be
+// written is the error. The last Snapshot stays valid.
 func (f *Follower) Close() error {
 	f.cancel()
 	f.running.Wait()
@@ -262,7 +262,8 @@ func (f *Follower) restore() *replay {
 	}
 }
 
-// startAnew drops what was replayed. The view stays until the new replay has caught up, but nothing is answered from it.
+// startAnew drops what was replayed. The view stays until the new replay has caught up, but nothing is answered from
+// it.
 func (f *Follower) startAnew(why error) {
 	if f.restarts.Failed(time.Now(), "", true) {
 		f.log.Warn("the whole metadata topic is read again", "reason", why)

@@ -199,8 +199,8 @@ func wantKind(t testing.TB, err error, kind catalog.Kind) {
 	}
 }
 
-// TestH6NotReadyUntilAllIsKnown: while the topic is being read, and until the cluster has told the bounds, nothing may be
-// answered.
+// TestH6NotReadyUntilAllIsKnown: while the topic is being read, and until the cluster has told the bounds, nothing may
+// be answered.
 func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
 	s := newStand(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
@@ -340,7 +340,8 @@ func TestOnlyReads(t *testing.T) {
 	}
 }
 
-// TestDoesNotCreateTheTopic: a cluster that never tiered has none, and gets none, even where brokers create what clients ask for.
+// TestDoesNotCreateTheTopic: a cluster that never tiered has none, and gets none, even where brokers create what
+// clients ask for.
 func TestDoesNotCreateTheTopic(t *testing.T) {
 	s := newStand(t, 4)
 	f := s.open(t, Options{Topic: "no_such_topic"})
@@ -351,7 +352,8 @@ func TestDoesNotCreateTheTopic(t *testing.T) {
 	}
 }
 
-// TestDeletedSegmentsLeaveCaches: the moment DELETE_STARTED is read, or the partition's end, reads stop and caches are told.
+// TestDeletedSegmentsLeaveCaches: the moment DELETE_STARTED is read, or the partition's end, reads stop and caches are
+// told.
 func TestDeletedSegmentsLeaveCaches(t *testing.T) {
 	s := newStand(t, 4)
 	other := tier.PartitionID{Topic: ordersID, Partition: 4}

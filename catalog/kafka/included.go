@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// includedFor is how long the bounds of a topic are kept that a reader named and of which nothing was ever tiered: then
-	// the brokers are asked anew, if somebody names it again.
+	// includedFor is how long the bounds of a topic are kept that a reader named and of which nothing was ever tiered:
+	// then the brokers are asked anew, if somebody names it again.
 	includedFor = 10 * time.Minute
 	// includedMost bounds those topics, since brokers are asked for their bounds each round. The oldest one goes.
 	includedMost = 256
@@ -27,11 +27,12 @@ func (k known) recorded() known {
 }
 
 // Include brings a topic into the view, by its name or else its id, that the cluster has and of which no record tells:
-// without segments, with the bounds that its leaders tell. So a topic of which nothing is tiered yet looks like one of which
-// nothing is tiered any more. Whether tiering is enabled for it takes rights to ask that a reader need not have
+// without segments, with the bounds that its leaders tell. So a topic of which nothing is tiered yet looks like one of
+// which nothing is tiered any more. Whether tiering is enabled for it takes rights to ask that a reader need not have
 // (DescribeConfigs), and makes no difference: its records are with the brokers.
 //
-// nil: it is in the view, or the cluster has no such topic that we may describe. Errors are *catalog.Error of Kind NotReady.
+// nil: it is in the view, or the cluster has no such topic that we may describe. Errors are *catalog.Error of Kind
+// NotReady.
 func (f *Follower) Include(ctx context.Context, name string, id segment.UUID) error {
 	t, recent := f.lookUp(name, id)
 	if t == nil && !recent {

@@ -146,8 +146,8 @@ func TestAnAnswerInVainIsNotRepeatedSoon(t *testing.T) {
 	}
 }
 
-// TestADeletedTopicGoesInOneStep: no view has a part of it, or its partitions without segments, whichever of its partitions'
-// records come first.
+// TestADeletedTopicGoesInOneStep: no view has a part of it, or its partitions without segments, whichever of its
+// partitions' records come first.
 func TestADeletedTopicGoesInOneStep(t *testing.T) {
 	s := newStand(t, 4)
 	of := s.create(t, "live", 2)
@@ -236,8 +236,8 @@ func TestDeleteOnDisableIsSeenInOneStep(t *testing.T) {
 	})
 }
 
-// TestTopicsOfWhichNothingIsTiered are in the view once somebody has named them, with the brokers' bounds, as one is of which
-// everything was deleted; and leave it when nobody has for a while.
+// TestTopicsOfWhichNothingIsTiered are in the view once somebody has named them, with the brokers' bounds, as one is of
+// which everything was deleted; and leave it when nobody has for a while.
 func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 	s := newStand(t, 4)
 	of := s.create(t, "idle", 2)

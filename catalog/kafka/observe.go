@@ -28,10 +28,10 @@ func newTold() told {
 }
 
 // Observe takes over what the cluster says of the topics that the tier holds something of: bounds and lineage of all
-// their partitions, and which id has a name now. A topic that is gone from the cluster is forgotten as soon as a record says
-// that its segments are being deleted; without such a record it keeps what it has, but loses its name to a topic that was
-// created after it. One that is missing for another reason (cluster.TopicDenied, say) keeps everything. Views that are older
-// than one that was observed change nothing.
+// their partitions, and which id has a name now. A topic that is gone from the cluster is forgotten as soon as a record
+// says that its segments are being deleted; without such a record it keeps what it has, but loses its name to a topic
+// that was created after it. One that is missing for another reason (cluster.TopicDenied, say) keeps everything. Views
+// that are older than one that was observed change nothing.
 func (f *Follower) Observe(v *cluster.View) {
 	if v == nil {
 		return
@@ -162,8 +162,8 @@ func (b *told) topic(changes []tier.Change, topic *cluster.Topic, at time.Time) 
 	return changes
 }
 
-// forget drops what was told of partitions that records said are gone, and says whether there were any: while the cluster
-// has one, its next view tells it.
+// forget drops what was told of partitions that records said are gone, and says whether there were any: while the
+// cluster has one, its next view tells it.
 func (b *told) forget(changes []tier.Change) (some bool) {
 	for _, c := range changes {
 		if gone, ok := c.(tier.PartitionForgotten); ok {
@@ -185,8 +185,8 @@ func (b *told) owner(changes []tier.Change, name string, id segment.UUID) []tier
 	return append(changes, tier.TopicOwned{Name: name, ID: id})
 }
 
-// gone keeps what is left of a topic that the cluster no longer has, without the brokers' part of the bounds, or forgets
-// it when no segment is left or they are being deleted.
+// gone keeps what is left of a topic that the cluster no longer has, without the brokers' part of the bounds, or
+// forgets it when no segment is left or they are being deleted.
 func (f *Follower) gone(changes []tier.Change, snapshot *tier.Snapshot, id segment.UUID) []tier.Change {
 	topic, _ := snapshot.TopicByID(id)
 	left := false
@@ -216,8 +216,8 @@ func (f *Follower) wake() {
 	}
 }
 
-// consultCluster asks the cluster whenever the set of topics has changed, until it answers. That it does not is logged by
-// the cluster's client.
+// consultCluster asks the cluster whenever the set of topics has changed, until it answers. That it does not is logged
+// by the cluster's client.
 func (f *Follower) consultCluster(ctx context.Context) {
 	for {
 		select {

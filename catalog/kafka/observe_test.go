@@ -98,8 +98,8 @@ func TestH7EverythingDeleted(t *testing.T) {
 	}
 }
 
-// TestTopicsOfOneName: the cluster's present one has the name, whatever the events' times; the other is reached by its id
-// until its last segment is deleted.
+// TestTopicsOfOneName: the cluster's present one has the name, whatever the events' times; the other is reached by its
+// id until its last segment is deleted.
 func TestTopicsOfOneName(t *testing.T) {
 	c := &calm{}
 	orphan := tier.PartitionID{Topic: segment.UUID{8}, Partition: 0}

@@ -102,7 +102,8 @@ func (p *progress) reach(ctx context.Context, ends []int64) (behind []int32) {
 	}
 }
 
-// heldSince says that the view held all of the metadata partition in which a partition is filed at some time after least.
+// heldSince says that the view held all of the metadata partition in which a partition is filed at some time after
+// least.
 func (p *progress) heldSince(of tier.PartitionID, least time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

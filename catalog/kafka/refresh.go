@@ -19,8 +19,8 @@ import (
 const (
 	// reachPatience is how long the view may take to get to ends that were just told; following is 0.5 s behind at most.
 	reachPatience = 2 * time.Second
-	// refreshTimeout bounds a refresh: metadata topic 6 s (offsets, and again where a leader has moved, the way to them), the
-	// cluster's present round and the one after it 2 s each when a leader hangs.
+	// refreshTimeout bounds a refresh: metadata topic 6 s (offsets, and again where a leader has moved, the way to them),
+	// the cluster's present round and the one after it 2 s each when a leader hangs.
 	refreshTimeout = 10 * time.Second
 	// roundGrace is what a round of asking the cluster may take beyond the interval at which they begin.
 	roundGrace = 250 * time.Millisecond
@@ -104,10 +104,11 @@ type look struct {
 }
 
 // Refresh catches up with the topic's ends and the cluster's bounds as they are now. When it returns nil, all that the
-// cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its leader
-// told after the call began. A leader that does not answer fails the refreshes for its own partitions only, and those of
-// no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster does not have
-// needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies fails.
+// cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its
+// leader told after the call began. A leader that does not answer fails the refreshes for its own partitions only, and
+// those of no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster does
+// not have needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies
+// fails.
 //
 // What it costs the brokers is seven requests about the partition. A look that finds nothing new is not repeated within
 // Options.Refresh: who asks again waits until then, together with everybody else who does.
@@ -200,9 +201,9 @@ func (f *Follower) nameOf(id segment.UUID) string {
 	return cmp.Or(f.known[id].name, f.bounds.named[id], id.String())
 }
 
-// Recent says that what the view tells of a partition, its bounds and what is tiered, is from within Options.Refresh: good
-// enough to send a reader to the brokers with, who hold what lies beyond the tier whether or not it has just been tiered.
-// For more than that it takes Refresh.
+// Recent says that what the view tells of a partition, its bounds and what is tiered, is from within Options.Refresh:
+// good enough to send a reader to the brokers with, who hold what lies beyond the tier whether or not it has just been
+// tiered. For more than that it takes Refresh.
 func (f *Follower) Recent(of tier.PartitionID) bool {
 	least := time.Now().Add(-f.opt.Refresh - roundGrace)
 	v := f.seen.Load()
@@ -278,8 +279,9 @@ func (f *Follower) extent(of tier.PartitionID) extent {
 	return extent{true, p.Bounds().Start, p.TieredEnd()}
 }
 
-// catchUp waits until the view holds what the topic holds now of some partitions, then asks the cluster for their bounds: in
-// this order, since brokers move a log's start before they delete the segments below. The zero id is everything.
+// catchUp waits until the view holds what the topic holds now of some partitions, then asks the cluster for their
+// bounds: in this order, since brokers move a log's start before they delete the segments below. The zero id is
+// everything.
 func (f *Follower) catchUp(ctx context.Context, of map[tier.PartitionID]extent) (l look) {
 	l.began = time.Now()
 	at := f.place.Load()

@@ -9,8 +9,8 @@ import (
 	"coldtap/tier"
 )
 
-// TestRefreshIsForAPartition: it says yes only when the partition's own leader has answered after the call, and what other
-// leaders do is no matter.
+// TestRefreshIsForAPartition: it says yes only when the partition's own leader has answered after the call, and what
+// other leaders do is no matter.
 func TestRefreshIsForAPartition(t *testing.T) {
 	of := func(number int32) tier.PartitionID { return tier.PartitionID{Topic: ordersID, Partition: number} }
 	elsewhere := segment.UUID{5}

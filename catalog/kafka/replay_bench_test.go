@@ -93,7 +93,8 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkReplay reads 1.2 million events from the beginning, then again from a snapshot file. Run it with -benchtime=1x.
+// BenchmarkReplay reads 1.2 million events from the beginning, then again from a snapshot file. Run it with
+// -benchtime=1x.
 func BenchmarkReplay(b *testing.B) {
 	s := benchStand(b)
 	path := filepath.Join(b.TempDir(), "metadata")

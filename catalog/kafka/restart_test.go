@@ -210,7 +210,8 @@ func TestTopicIsMadeAnewWhileFollowed(t *testing.T) {
 	}
 }
 
-// TestRecordsLostUnreadWhileFollowing: the broker says that the next record is gone, so the rest is read from its start.
+// TestRecordsLostUnreadWhileFollowing: the broker says that the next record is gone, so the rest is read from its
+// start.
 func TestRecordsLostUnreadWhileFollowing(t *testing.T) {
 	s := newStand(t, 1)
 	s.write(t, 1, finished(1, orders3, 0, 99)...)

@@ -266,7 +266,8 @@ func refreshed(t testing.TB, f *Follower) *tier.Snapshot {
 	return f.Snapshot()
 }
 
-// sameView compares what two views say of segments: all of them, which is read for which offset, and what is kept beside.
+// sameView compares what two views say of segments: all of them, which is read for which offset, and what is kept
+// beside.
 func sameView(t testing.TB, got, want *tier.Snapshot) {
 	t.Helper()
 	if got.Segments() != want.Segments() {

@@ -86,8 +86,8 @@ func TestKindsOfTrouble(t *testing.T) {
 	}
 }
 
-// TestOneLeaderThatStaysAwayIsTrouble: the others deliver all the time, and their success is not its end. They do so at once
-// here, before the one that is away has failed.
+// TestOneLeaderThatStaysAwayIsTrouble: the others deliver all the time, and their success is not its end. They do so at
+// once here, before the one that is away has failed.
 func TestOneLeaderThatStaysAwayIsTrouble(t *testing.T) {
 	s := newStand(t, 3)
 	for p := range int32(3) {

@@ -36,8 +36,8 @@ type verdict struct {
 	silent map[int32]silence
 }
 
-// silence is of a partition whose bounds were never told, or whose new leader has not told its leader epochs yet, so that
-// nothing of older ones may be read.
+// silence is of a partition whose bounds were never told, or whose new leader has not told its leader epochs yet, so
+// that nothing of older ones may be read.
 type silence struct {
 	leader  int32 // -1 = none
 	pending bool
@@ -46,15 +46,17 @@ type silence struct {
 // fine is the verdict for most topics.
 var fine = &verdict{}
 
-// Known is nil once the cluster has told the partition's log start and high watermark to this process, whatever became of
-// its leader since. It is nil, too, when the cluster says that there is no such topic id, or that the topic has no such
-// partition: what the records tell of the bounds is all there is then. A topic that the cluster denies is not known; if it
-// was known before, that holds for another minute. The error is a *catalog.Error of Kind NotReady that says why.
+// Known is nil once the cluster has told the partition's log start and high watermark to this process, whatever became
+// of its leader since. It is nil, too, when the cluster says that there is no such topic id, or that the topic has no
+// such partition: what the records tell of the bounds is all there is then. A topic that the cluster denies is not
+// known; if it was known before, that holds for another minute. The error is a *catalog.Error of Kind NotReady that
+// says why.
 //
-// While the leader of a new epoch has not told its leader epochs, the partition is not known either: the view holds nothing
-// of older epochs then, and that is no end.
+// While the leader of a new epoch has not told its leader epochs, the partition is not known either: the view holds
+// nothing of older epochs then, and that is no end.
 //
-// It takes no lock, and allocates for an error only. Its answer goes with a Snapshot that is the same before and after it.
+// It takes no lock, and allocates for an error only. Its answer goes with a Snapshot that is the same before and after
+// it.
 func (f *Follower) Known(partition tier.PartitionID) error {
 	all := f.verdicts.Load()
 	if all == nil {
@@ -84,8 +86,8 @@ var errNotAsked = notReady(errors.New("the cluster has not been asked about the 
 
 func denies(name string) error { return fmt.Errorf("the cluster denies DESCRIBE on topic %s", name) }
 
-// hold judges the partitions that are about to be cut, before the tier is told: who then finds nothing of older epochs has
-// been warned. Under the lock.
+// hold judges the partitions that are about to be cut, before the tier is told: who then finds nothing of older epochs
+// has been warned. Under the lock.
 func (f *Follower) hold() {
 	old := f.verdicts.Load()
 	if old == nil || len(f.bounds.pending) == 0 {

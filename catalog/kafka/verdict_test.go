@@ -154,8 +154,8 @@ func TestManyDeniedTopics(t *testing.T) {
 	}
 }
 
-// TestRights: a user that may read the metadata topic and describe the served ones needs no more. What it may not describe
-// is not answered for; a right that is given or taken is noticed without a restart.
+// TestRights: a user that may read the metadata topic and describe the served ones needs no more. What it may not
+// describe is not answered for; a right that is given or taken is noticed without a restart.
 func TestRights(t *testing.T) {
 	allow := func(topic string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
@@ -250,8 +250,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A cut partition is never mistaken for one that ends at its start: whoever sees the cut view, and asks Known with the same
-// view before and after, is told.
+// A cut partition is never mistaken for one that ends at its start: whoever sees the cut view, and asks Known with the
+// same view before and after, is told.
 func TestACutIsNoEnd(t *testing.T) {
 	id := tier.PartitionID{Topic: ordersID, Partition: 3}
 	whole, cut := bounded(3, 0, 200), bounded(3, 0, 200)

@@ -22,7 +22,8 @@ type Entry struct {
 	Err       *Error // why there is no Record; of Kind BadBatch when it is a whole batch, passed over from Offset on
 }
 
-// walkWait is how long a broker may hold a Fetch that it has nothing for, which happens to Walk only when something is wrong.
+// walkWait is how long a broker may hold a Fetch that it has nothing for, which happens to Walk only when something is
+// wrong.
 const walkWait = 500 * time.Millisecond
 
 // walkTries is how often in a row Walk tries again when a leader does not answer.

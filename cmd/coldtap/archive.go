@@ -44,8 +44,8 @@ func openArchive(ctx context.Context, cfg config.Config, o metadataOptions) (met
 	return archived{a}, nil
 }
 
-// openScanner makes what finds segments in the configured bucket, and the name of what it finds them in. It has a layout
-// of its own, so that scanning does not push manifests out that reads have at hand.
+// openScanner makes what finds segments in the configured bucket, and the name of what it finds them in. It has a
+// layout of its own, so that scanning does not push manifests out that reads have at hand.
 func openScanner(cfg config.Config, store *rangeio.Client) (layout.Manifests, string, error) {
 	identity := store.String() + " " + cfg.Layout.Kind
 	if cfg.Layout.Kind != "aiven" {

@@ -12,8 +12,9 @@ import (
 	"coldtap/rangeio"
 )
 
-// checkParts makes every part that a valid configuration turns on, as far as nothing has to be connected to, and reports
-// everything that keeps one from being made: names and endpoints, keys, certificates, secrets and the files they are in.
+// checkParts makes every part that a valid configuration turns on, as far as nothing has to be connected to, and
+// reports everything that keeps one from being made: names and endpoints, keys, certificates, secrets and the files
+// they are in.
 func checkParts(cfg config.Config) error {
 	var problems []error
 	backend, err := openStore(context.Background(), cfg, false)
@@ -38,8 +39,8 @@ func checkParts(cfg config.Config) error {
 	return errors.Join(problems...)
 }
 
-// checkFolder refuses a file in the place of the store's folder, or of one above it. A folder that is not there yet is made
-// by the first offload.
+// checkFolder refuses a file in the place of the store's folder, or of one above it. A folder that is not there yet is
+// made by the first offload.
 func checkFolder(dir string) error {
 	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)

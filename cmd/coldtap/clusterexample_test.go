@@ -19,8 +19,8 @@ import (
 //go:embed testdata/cluster.yaml
 var clusterExample string
 
-// The README's example runs as it is pasted: with the bucket's and the brokers' addresses in it, and the store's credentials in
-// the environment.
+// The README's example runs as it is pasted: with the bucket's and the brokers' addresses in it, and the store's
+// credentials in the environment.
 func TestTheClusterExampleRunsWhenPasted(t *testing.T) {
 	sets := clusterfixture.LoadAiven(t)
 	set := sets[slices.IndexFunc(sets, func(s *clusterfixture.AivenSet) bool { return s.Prefix != "" && len(s.Keys) == 0 })]

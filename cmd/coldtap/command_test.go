@@ -238,8 +238,8 @@ func TestOffloadTwiceCopiesNothingTheSecondTime(t *testing.T) {
 	}
 }
 
-// TestALostDatabaseIsSaidAndRebuilt: the store of a lost database is not filled with the same segments again; what the message
-// names brings the database back.
+// TestALostDatabaseIsSaidAndRebuilt: the store of a lost database is not filled with the same segments again; what the
+// message names brings the database back.
 func TestALostDatabaseIsSaidAndRebuilt(t *testing.T) {
 	cfg := testConfig(t)
 	args := []string{"offload", "--standalone", "--once", "--config", writeConfig(t, cfg)}

@@ -49,8 +49,8 @@ func (f *configFlags) source() config.Source {
 	return s
 }
 
-// load reads the configuration. done is true when --check or --print-config have said all there is to say. checks are what
-// the command needs besides a valid configuration.
+// load reads the configuration. done is true when --check or --print-config have said all there is to say. checks are
+// what the command needs besides a valid configuration.
 func (f *configFlags) load(env *environment, checks ...func(config.Config) error) (cfg config.Config, done bool, err error) {
 	source := f.source()
 	if f.print {

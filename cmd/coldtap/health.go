@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// probed is of how many partitions an object is asked for before the store as a whole counts as one that cannot be read.
+	// probed is of how many partitions an object is asked for before the store as a whole counts as one that cannot be
+	// read.
 	probed = 3
-	// unreadyAfter is how long a store that could be read may be away before /ready tells load balancers: a store that throttles or breaks off
-	// for a moment does so to every gateway.
+	// unreadyAfter is how long a store that could be read may be away before /ready tells load balancers: a store that
+	// throttles or breaks off for a moment does so to every gateway.
 	unreadyAfter = 10 * time.Second
 )
 

@@ -12,7 +12,8 @@ import (
 	"coldtap/internal/config"
 )
 
-// Whatever keeps a store from being read, /ready and /healthy say it with the store's own word and what to mend, and a read is no "try again".
+// Whatever keeps a store from being read, /ready and /healthy say it with the store's own word and what to mend, and a
+// read is no "try again".
 func TestAStoreThatRefusesIsVisible(t *testing.T) {
 	s3 := func(status int, code string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -89,7 +90,8 @@ func TestAStoreThatRefusesIsVisible(t *testing.T) {
 	}
 }
 
-// An archive names no objects before it was listed: /ready and /healthy say what the listing failed with, and what to mend.
+// An archive names no objects before it was listed: /ready and /healthy say what the listing failed with, and what to
+// mend.
 func TestAnArchiveThatCannotBeListedIsVisible(t *testing.T) {
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
@@ -120,7 +122,8 @@ func TestAnArchiveThatCannotBeListedIsVisible(t *testing.T) {
 	}
 }
 
-// A file store whose folder is not there yet, goes, or is replaced by another: /ready tells, and reads go on without a restart once it is back.
+// A file store whose folder is not there yet, goes, or is replaced by another: /ready tells, and reads go on without a
+// restart once it is back.
 func TestAFolderThatGoesAndComesBack(t *testing.T) {
 	cfg := testConfig(t)
 	if _, err := offloadOnce(t.Context(), cfg, offloadOptions{}, quiet()); err != nil {

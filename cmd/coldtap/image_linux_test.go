@@ -30,8 +30,8 @@ type image struct {
 	cmd        []string
 }
 
-// buildImage does what the Dockerfile says, as far as this machine can: the binary is built here, and what the build stage
-// makes under /image is made elsewhere.
+// buildImage does what the Dockerfile says, as far as this machine can: the binary is built here, and what the build
+// stage makes under /image is made elsewhere.
 func buildImage(t *testing.T) *image {
 	t.Helper()
 	im := &image{root: filepath.Join(t.TempDir(), "root"), workdir: "/"}
@@ -125,8 +125,8 @@ func (im *image) command(env []string, args ...string) *exec.Cmd {
 	}
 }
 
-// The image runs as it is shipped: as an unprivileged user, in a root folder that holds nothing but what the Dockerfile puts
-// there, configured by the environment alone.
+// The image runs as it is shipped: as an unprivileged user, in a root folder that holds nothing but what the Dockerfile
+// puts there, configured by the environment alone.
 func TestImageRunsAsShipped(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root folder")

@@ -101,8 +101,8 @@ func waitForPort(t *testing.T, address string) {
 	t.Fatalf("nothing listens on %s", address)
 }
 
-// once matches the first request for each key of the given classes (of eight). Rules with classes of their own leave every
-// operation attempts enough, whatever ids the segments were given.
+// once matches the first request for each key of the given classes (of eight). Rules with classes of their own leave
+// every operation attempts enough, whatever ids the segments were given.
 func once(classes ...uint32) fakes3.Match {
 	var mu sync.Mutex
 	met := make(map[string]bool)

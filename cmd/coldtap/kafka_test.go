@@ -211,7 +211,8 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 		t.Errorf("beyond the log: %s %s", resp.Status, body)
 	}
 
-	// The brokers tier more. Who asks beyond the end gets what is new, once the last answer is older than metadata.kafka.refresh.
+	// The brokers tier more. Who asks beyond the end gets what is new, once the last answer is older than
+	// metadata.kafka.refresh.
 	for _, m := range held {
 		c.Tell(t, m.Partition, m.Value)
 	}

@@ -23,8 +23,8 @@ type aivenObjects struct {
 	*aiven.Scanner
 }
 
-// openLayout makes the configured layout over a store. memory bounds what the layout holds while it opens stored chunks; 0
-// is its default.
+// openLayout makes the configured layout over a store. memory bounds what the layout holds while it opens stored
+// chunks; 0 is its default.
 func openLayout(cfg config.Config, store *rangeio.Client, memory int64, registry prometheus.Registerer) (inspect.Layout, error) {
 	switch cfg.Layout.Kind {
 	case "aiven":
@@ -113,8 +113,9 @@ func readKey(path string) ([]byte, error) {
 	return readlimit.All(f, keyFileSize)
 }
 
-// openingMemory is the part of limits.decode_memory that the layout has for stored chunks that are sealed or compressed;
-// decompressing batches and building bodies have the rest. Half each: a chunk is opened before its batches are.
+// openingMemory is the part of limits.decode_memory that the layout has for stored chunks that are sealed or
+// compressed; decompressing batches and building bodies have the rest. Half each: a chunk is opened before its batches
+// are.
 func openingMemory(cfg config.Config) int64 {
 	if cfg.Layout.Kind != "aiven" {
 		return 0

@@ -47,7 +47,8 @@ func redacted(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// inSeconds gives durations a unit too: the JSON handler writes them as a number of nanoseconds that nothing says are such.
+// inSeconds gives durations a unit too: the JSON handler writes them as a number of nanoseconds that nothing says are
+// such.
 func inSeconds(groups []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())

@@ -6,8 +6,9 @@
 //
 // Exit codes: 0 fine, 1 failed while running, 2 wrong usage or configuration.
 //
-// A command is a function in a file of its own that gives a *cobra.Command with Use, Short, Example, Args and RunE; newRoot
-// lists them. RunE uses the environment, whose logger is ready by then, and returns usage(…) for what the user has to mend.
+// A command is a function in a file of its own that gives a *cobra.Command with Use, Short, Example, Args and RunE;
+// newRoot lists them. RunE uses the environment, whose logger is ready by then, and returns usage(…) for what the user
+// has to mend.
 package main
 
 import (

@@ -64,8 +64,8 @@ func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m 
 // database is the metadata of coldtap's own offloader.
 type database struct{ *embedded.Reader }
 
-// Status tells of a database that cannot be read any more; its last view is served. Otherwise it is empty, since the database is read again
-// whenever it has changed.
+// Status tells of a database that cannot be read any more; its last view is served. Otherwise it is empty, since the
+// database is read again whenever it has changed.
 func (d database) Status() string {
 	if err := d.Trouble(); err != nil {
 		return "the metadata is no longer followed: " + err.Error()
@@ -73,8 +73,8 @@ func (d database) Status() string {
 	return ""
 }
 
-// troublesFor is how long a catalog may fail before nobody waits for it any more: longer than the first look at a cluster
-// takes whose first broker is down.
+// troublesFor is how long a catalog may fail before nobody waits for it any more: longer than the first look at a
+// cluster takes whose first broker is down.
 const troublesFor = 15 * time.Second
 
 // ready waits until a catalog is complete: an archive is scanned and a topic replayed in the background, for as long as
@@ -101,9 +101,9 @@ func ready(ctx context.Context, cfg config.Config, m metadata) error {
 	}
 }
 
-// withSnapshotCopy gives a configuration whose catalog starts from a copy of its snapshot file, so that looking at a tier
-// changes nothing of what a server uses. A file that is not there, or that only the server may read, costs a start from
-// nothing. end removes the copy.
+// withSnapshotCopy gives a configuration whose catalog starts from a copy of its snapshot file, so that looking at a
+// tier changes nothing of what a server uses. A file that is not there, or that only the server may read, costs a start
+// from nothing. end removes the copy.
 func withSnapshotCopy(cfg config.Config) (config.Config, func(), error) {
 	var file *string
 	switch cfg.Metadata.Kind {

@@ -61,8 +61,8 @@ func serve(ctx context.Context, env *environment, cfg config.Config, source conf
 	return s.run(ctx, drain)
 }
 
-// orEnd waits for f until ctx ends, and a little longer. Then it leaves f behind, with what it would have set: f may hang
-// in a system call, over a pipe or a mount that is gone.
+// orEnd waits for f until ctx ends, and a little longer. Then it leaves f behind, with what it would have set: f may
+// hang in a system call, over a pipe or a mount that is gone.
 func orEnd(ctx context.Context, f func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- f() }()
@@ -97,8 +97,8 @@ func manifestProgress(env *environment) func(done, all int64) {
 	}
 }
 
-// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing. stop does not
-// wait for a reading that is under way: the file may be a pipe, or lie on a mount that is gone.
+// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing. stop does
+// not wait for a reading that is under way: the file may be a pipe, or lie on a mount that is gone.
 func (s *server) reloadOnHangup(source config.Source) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

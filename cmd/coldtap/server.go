@@ -35,8 +35,8 @@ type server struct {
 	data, adminListener net.Listener
 }
 
-// newServer builds a gateway and takes its ports; nothing is answered before Run. progress is told how far the reading of
-// an archive's manifests is, until they are read; nil = nobody.
+// newServer builds a gateway and takes its ports; nothing is answered before Run. progress is told how far the reading
+// of an archive's manifests is, until they are read; nil = nobody.
 func newServer(ctx context.Context, cfg config.Config, progress func(done, all int64), log *slog.Logger) (s *server, err error) {
 	s = &server{cfg: cfg, log: log}
 	defer func() {

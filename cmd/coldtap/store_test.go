@@ -9,7 +9,8 @@ import (
 	"coldtap/internal/config"
 )
 
-// Whatever keeps a store from being opened, every command says it and ends with an exit code; --check says it beforehand.
+// Whatever keeps a store from being opened, every command says it and ends with an exit code; --check says it
+// beforehand.
 func TestStoresThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

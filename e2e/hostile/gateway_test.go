@@ -28,7 +28,8 @@ import (
 	"coldtap/rangeio"
 )
 
-// launchLimit makes this test binary a launcher: it sets the limit of open files and becomes the command in its arguments.
+// launchLimit makes this test binary a launcher: it sets the limit of open files and becomes the command in its
+// arguments.
 const launchLimit = "COLDTAP_HOSTILE_NOFILE"
 
 // served is what a gateway serves: objects in a folder, and a database.
@@ -140,8 +141,8 @@ type gateway struct {
 	said strings.Builder
 }
 
-// spawner starts every child from one thread that lives as long as the run: the kernel kills a child (Pdeathsig) when the
-// thread that started it ends, which is how no child outlives a run that is killed.
+// spawner starts every child from one thread that lives as long as the run: the kernel kills a child (Pdeathsig) when
+// the thread that started it ends, which is how no child outlives a run that is killed.
 var spawner = sync.OnceValue(func() chan<- func() {
 	starts := make(chan func())
 	go func() {

@@ -10,9 +10,9 @@ import (
 
 const module = "coldtap"
 
-// allowed lists, for each room, the rooms of ours that its production code imports: one more is an error, and so is one that
-// it does not import. Packages under internal/ that are no rooms of the picture may be imported by everyone; what they import
-// themselves is listed here like a room's.
+// allowed lists, for each room, the rooms of ours that its production code imports: one more is an error, and so is one
+// that it does not import. Packages under internal/ that are no rooms of the picture may be imported by everyone; what
+// they import themselves is listed here like a room's.
 var allowed = map[string][]string{
 	"segment":          {},
 	"tier":             {"segment"},

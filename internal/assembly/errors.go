@@ -15,8 +15,8 @@ import (
 // retryStore is when to come back after the store throttled or could not be reached.
 const retryStore = 2 * time.Second
 
-// explain translates what a load ended with, and logs what somebody has to mend: bytes that are missing, or are not what
-// the metadata says, while the segment is still one to be read.
+// explain translates what a load ended with, and logs what somebody has to mend: bytes that are missing, or are not
+// what the metadata says, while the segment is still one to be read.
 func (o *Options) explain(err error, seg *tier.Segment) error {
 	err = translate(err, seg)
 	e, ok := errors.AsType[*fetch.Error](err)

@@ -16,8 +16,9 @@ const (
 	saidMost = 10_000
 )
 
-// once passes a warning about a segment on and drops those that follow within saidFor, whatever else they tell: a thousand
-// readers of one damaged batch, or a thousand damaged batches of one segment, are one line. Lines without a segment pass.
+// once passes a warning about a segment on and drops those that follow within saidFor, whatever else they tell: a
+// thousand readers of one damaged batch, or a thousand damaged batches of one segment, are one line. Lines without a
+// segment pass.
 type once struct {
 	slog.Handler
 	said *episode.Seldom[string]

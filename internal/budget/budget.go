@@ -3,8 +3,8 @@
 //
 // A budget may keep a reserve for small reservations, which have a queue of their own: they do not wait behind large
 // ones, and larger ones cannot take all there is. Further shares bound what is held of one kind, so that one kind of
-// holder leaves memory for the others however many there are: a reservation that waits for its own share keeps nobody of
-// another share waiting. While somebody waits and nothing moves, OnPressure is called.
+// holder leaves memory for the others however many there are: a reservation that waits for its own share keeps nobody
+// of another share waiting. While somebody waits and nothing moves, OnPressure is called.
 package budget
 
 import (
@@ -80,19 +80,20 @@ func (b *Budget) General() *Share { return &b.shares[general] }
 // Small is for reservations of at most Reserve bytes each, which come before all others.
 func (b *Budget) Small() *Share { return &b.small }
 
-// Buffers are what streams encode and compress into, each held as long as its answer takes: three eighths of the budget.
+// Buffers are what streams encode and compress into, each held as long as its answer takes: three eighths of the
+// budget.
 func (b *Budget) Buffers() *Share { return &b.shares[buffers] }
 
 // Streams are the batches of streams, held while a client takes them: with the buffers five eighths of the budget. A
 // stream may wait for one while it holds a buffer: buffers never take all.
 func (b *Budget) Streams() *Share { return &b.shares[streams] }
 
-// Batches are those of answers that are made whole: a quarter of the budget. What such an answer is made in may be waited
-// for while a batch is held: streams and batches never take all.
+// Batches are those of answers that are made whole: a quarter of the budget. What such an answer is made in may be
+// waited for while a batch is held: streams and batches never take all.
 func (b *Budget) Batches() *Share { return &b.shares[batches] }
 
-// OnPressure sets what is called, at most every 100 ms, while somebody waits and nothing moves: it should make those let
-// go that hold bytes for long. It must be set before the budget is used.
+// OnPressure sets what is called, at most every 100 ms, while somebody waits and nothing moves: it should make those
+// let go that hold bytes for long. It must be set before the budget is used.
 func (b *Budget) OnPressure(f func()) { b.onPressure = f }
 
 // Size is the bound in bytes.
@@ -119,8 +120,8 @@ func (b *Budget) largeLocked() (n int64) {
 	return n
 }
 
-// Acquire reserves n bytes of no particular kind, waiting in turn until they are free or ctx ends. More than Large fails
-// at once.
+// Acquire reserves n bytes of no particular kind, waiting in turn until they are free or ctx ends. More than Large
+// fails at once.
 func (b *Budget) Acquire(ctx context.Context, n int64) error {
 	return b.shares[general].Acquire(ctx, n)
 }
@@ -188,8 +189,8 @@ func (s *Share) TryAcquire(n int64) bool {
 }
 
 // freeLocked says whether n more bytes may be reserved without getting ahead of one that waits. While others wait for
-// more memory than there is, small reservations have the reserve and no more: what they took beside it would keep coming
-// before them.
+// more memory than there is, small reservations have the reserve and no more: what they took beside it would keep
+// coming before them.
 func (b *Budget) freeLocked(s *Share, n int64) bool {
 	if len(s.waiters) > 0 || !b.fitsLocked(s, n) {
 		return false

@@ -125,7 +125,8 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// TestShares: one kind of holder leaves memory for the others, and who waits for a share keeps nobody of another waiting.
+// TestShares: one kind of holder leaves memory for the others, and who waits for a share keeps nobody of another
+// waiting.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewWithReserve(800, 50)

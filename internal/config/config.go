@@ -1,20 +1,20 @@
-// Package config is coldtap's configuration: one tree with a default for everything, read from a strict YAML file and from
-// the environment.
+// Package config is coldtap's configuration: one tree with a default for everything, read from a strict YAML file and
+// from the environment.
 //
-// A key is described once, by the tags of its field (see key). What is known of it comes from there: which keys and values
-// are accepted, what Print masks, the commented example file and docs/configuration.md. To add a key, add a field with its
-// doc tag and, where it is not zero, its value in Default; what no tag can say goes into Validate. Then run the tests with
-// UPDATE_GOLDEN=1.
+// A key is described once, by the tags of its field (see key). What is known of it comes from there: which keys and
+// values are accepted, what Print masks, the commented example file and docs/configuration.md. To add a key, add a
+// field with its doc tag and, where it is not zero, its value in Default; what no tag can say goes into Validate. Then
+// run the tests with UPDATE_GOLDEN=1.
 //
 // Unknown keys are problems with their line and column, ${NAME} takes a value from the environment, variables such as
-// COLDTAP__STORE__S3__BUCKET replace what the file says, and every problem is reported at once. Nothing here opens a file or
-// a connection besides the configuration file itself; rooms are given the numbers they need, never the tree.
+// COLDTAP__STORE__S3__BUCKET replace what the file says, and every problem is reported at once. Nothing here opens a
+// file or a connection besides the configuration file itself; rooms are given the numbers they need, never the tree.
 package config
 
 import "time"
 
-// Config is the whole tree. Default gives every value that may be left out. The tags of a field are all that there is to say
-// about its key, see key.
+// Config is the whole tree. Default gives every value that may be left out. The tags of a field are all that there is
+// to say about its key, see key.
 type Config struct {
 	Listen   string   `yaml:"listen" doc:"Address of the HTTP data plane, host:port. Beyond loopback only with auth.allow_anonymous."`
 	Admin    string   `yaml:"admin" doc:"Address of /metrics, /healthy, /ready and /debug/pprof, host:port. Beyond loopback only with auth.allow_anonymous."`

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// variablePrefix begins the variables that are keys: COLDTAP__STORE__S3__BUCKET is store.s3.bucket. With one underscore, as
-// Kubernetes makes them for a Service named coldtap (COLDTAP_PORT), they are none.
+// variablePrefix begins the variables that are keys: COLDTAP__STORE__S3__BUCKET is store.s3.bucket. With one
+// underscore, as Kubernetes makes them for a Service named coldtap (COLDTAP_PORT), they are none.
 const variablePrefix = "COLDTAP__"
 
 // Variable is the environment variable of a key.
@@ -17,8 +17,8 @@ func Variable(key string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
 }
 
-// environment puts what variables say over what there is. The value of a list or of a section is YAML; every other one is
-// taken as it is, without ${NAME}, quotes or comments.
+// environment puts what variables say over what there is. The value of a list or of a section is YAML; every other one
+// is taken as it is, without ${NAME}, quotes or comments.
 func (r *reader) environment(environ []string, c *Config) {
 	r.variables = make(map[string]string)
 	environ = slices.Sorted(slices.Values(environ)) // a section before its keys

@@ -18,9 +18,9 @@ const segmentMemory = 300
 // operatorsLimit is GOMEMLIMIT's, math.MaxInt64 when it is not set.
 var operatorsLimit = debug.SetMemoryLimit(-1)
 
-// SetMemoryLimit gives the Go runtime a soft limit for the heap, so that garbage does not double what decoding, indexes and
-// the metadata of so many live segments hold. The chunk arena is mapped outside the Go heap and does not count. GOMEMLIMIT,
-// when set by the operator, wins.
+// SetMemoryLimit gives the Go runtime a soft limit for the heap, so that garbage does not double what decoding, indexes
+// and the metadata of so many live segments hold. The chunk arena is mapped outside the Go heap and does not count.
+// GOMEMLIMIT, when set by the operator, wins.
 func (c *Config) SetMemoryLimit(segments int) {
 	if operatorsLimit == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(c.Cache.IndexMemory+c.Limits.DecodeMemory) + segmentMemory*int64(segments) + headroom)

@@ -85,7 +85,8 @@ func (c *Config) validateListeners(bad func(key, format string, args ...any)) {
 	}
 }
 
-// loopback tells whether a listener on a host is out of reach for other machines. Names other than localhost are not looked up.
+// loopback tells whether a listener on a host is out of reach for other machines. Names other than localhost are not
+// looked up.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")

@@ -4,8 +4,8 @@ package episode
 
 import "time"
 
-// Episode is trouble of one thing (a cluster, a file) from its first failure to the next success. The zero value logs the
-// first failure; it is not safe for concurrent use.
+// Episode is trouble of one thing (a cluster, a file) from its first failure to the next success. The zero value logs
+// the first failure; it is not safe for concurrent use.
 type Episode struct {
 	// Patience is how long trouble that may pass by itself lasts before it is logged. It is then that of two failures at
 	// least, since the first begins the episode.
@@ -15,9 +15,9 @@ type Episode struct {
 	logged []string // kinds
 }
 
-// Failed notes a failure, and says whether to log it: the first of its kind in the episode, which is over with patience.
-// Kinds are few and fixed words, never an error's text: that names another address each time. passing says that the
-// failure may pass without anybody doing something about it.
+// Failed notes a failure, and says whether to log it: the first of its kind in the episode, which is over with
+// patience. Kinds are few and fixed words, never an error's text: that names another address each time. passing says
+// that the failure may pass without anybody doing something about it.
 func (e *Episode) Failed(now time.Time, kind string, passing bool) bool {
 	if e.since.IsZero() {
 		e.since = now

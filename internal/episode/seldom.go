@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Seldom says which of the lines that may repeat are due: one of a key in each Every. Methods may be called concurrently;
-// it must not be copied after the first call.
+// Seldom says which of the lines that may repeat are due: one of a key in each Every. Methods may be called
+// concurrently; it must not be copied after the first call.
 type Seldom[K comparable] struct {
 	Every time.Duration
 	// Most is how many keys are remembered before all are forgotten; 0: any number, where keys are few and fixed.

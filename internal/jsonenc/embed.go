@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep arrays and objects of an embedded document may lie in each other. Parsers stop somewhere between 512
-// and some thousands, and one document that they refuse costs a reader its whole answer.
+// maxDepth is how deep arrays and objects of an embedded document may lie in each other. Parsers stop somewhere between
+// 512 and some thousands, and one document that they refuse costs a reader its whole answer.
 const maxDepth = 512
 
 // form is how bytes are shown.

@@ -1,21 +1,21 @@
 // Package jsonenc writes Kafka records as JSON by appending to a caller's buffer, without reflection and without
 // allocation.
 //
-// Record keys, values and header values are arbitrary bytes and JSON strings are Unicode. The marker, an object with the one
-// member __raw__, holds bytes as base64 where no other form gives them back:
+// Record keys, values and header values are arbitrary bytes and JSON strings are Unicode. The marker, an object with
+// the one member __raw__, holds bytes as base64 where no other form gives them back:
 //
 //	encoding  null    shown as null   valid UTF-8            JSON on one line, for strict parsers   other bytes
 //	Text      null    null            a string               a string                               the marker
 //	JSON      null    null            a string               the document, verbatim                 the marker
 //	Base64    null    null            base64, and so is everything that is not null
 //
-// With JSON, the marker also holds what embedding would make ambiguous or a reader may refuse: the document null, a document
-// that is a string, an object with a member __raw__, and JSON with line breaks, white space around it, lone surrogates,
-// numbers beyond a float64 or nesting beyond 512. So a string is always the text of bytes that are no JSON, an object with
-// __raw__ always the marker, null always null, and anything else the bytes themselves.
+// With JSON, the marker also holds what embedding would make ambiguous or a reader may refuse: the document null, a
+// document that is a string, an object with a member __raw__, and JSON with line breaks, white space around it, lone
+// surrogates, numbers beyond a float64 or nesting beyond 512. So a string is always the text of bytes that are no JSON,
+// an object with __raw__ always the marker, null always null, and anything else the bytes themselves.
 //
-// Text is scanned eight bytes at a time, because nearly all of it needs no escape at all: that is what makes it several times
-// faster than encoding/json, which also has to copy a []byte into a string first.
+// Text is scanned eight bytes at a time, because nearly all of it needs no escape at all: that is what makes it several
+// times faster than encoding/json, which also has to copy a []byte into a string first.
 //
 // Non-goals: decoding, HTML escaping.
 package jsonenc

@@ -323,7 +323,8 @@ func show(t *testing.T, r *segment.Record) (s shownRecord) {
 	return s
 }
 
-// TestMixedEncodingIsReversible: what an embedding encoder makes ambiguous, or strict parsers refuse, is shown as the marker.
+// TestMixedEncodingIsReversible: what an embedding encoder makes ambiguous, or strict parsers refuse, is shown as the
+// marker.
 func TestMixedEncodingIsReversible(t *testing.T) {
 	deep := strings.Repeat("[", 512) + strings.Repeat("]", 512)
 	for _, c := range []struct{ bytes, want string }{

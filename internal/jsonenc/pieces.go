@@ -17,8 +17,8 @@ const (
 )
 
 // AppendInPieces appends what AppendRecord does, in a buffer that need not hold the whole record: where the next piece
-// has no room, flush is given what there is and gives back a buffer to go on in, of a capacity of at least PieceRoom and
-// mostly empty. An error of flush ends it. For the encodings Text, Base64 and JSON.
+// has no room, flush is given what there is and gives back a buffer to go on in, of a capacity of at least PieceRoom
+// and mostly empty. An error of flush ends it. For the encodings Text, Base64 and JSON.
 func (e *Encoder) AppendInPieces(dst []byte, r *segment.Record, flush func([]byte) ([]byte, error)) ([]byte, error) {
 	p := pieces{e: e, dst: dst, flush: flush}
 	p.add(fixedSize+len(e.prefix), func(dst []byte) []byte { return e.appendHead(dst, r) })

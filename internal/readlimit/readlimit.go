@@ -1,4 +1,5 @@
-// Package readlimit reads what must be small whole. Memory follows the bytes that are there, not a size that somebody claims.
+// Package readlimit reads what must be small whole. Memory follows the bytes that are there, not a size that somebody
+// claims.
 package readlimit
 
 import (

@@ -1,13 +1,14 @@
-// Package rfc3339 reads points in time as RFC 3339 writes them, and as people type them. The standard library takes more than
-// the RFC allows: hours of one digit, a comma, offsets of 24 hours.
+// Package rfc3339 reads points in time as RFC 3339 writes them, and as people type them. The standard library takes
+// more than the RFC allows: hours of one digit, a comma, offsets of 24 hours.
 package rfc3339
 
 import "time"
 
 // Parse reads a time as RFC 3339 (5.6) writes it, to the letter: lower-case t and z, any number of digits behind the
-// point, offsets up to 23:59. Beside it: a date alone, which is midnight UTC, and a space for the T, where an offset that
-// is left out is UTC. A space is also the sign of an offset east of Greenwich, since that is what a plus in a query
-// decodes to. Second 60 is the second after 59, and only where UTC may have a leap second: at the end of a June or December.
+// point, offsets up to 23:59. Beside it: a date alone, which is midnight UTC, and a space for the T, where an offset
+// that is left out is UTC. A space is also the sign of an offset east of Greenwich, since that is what a plus in a
+// query decodes to. Second 60 is the second after 59, and only where UTC may have a leap second: at the end of a June
+// or December.
 //
 // The result is in milliseconds since 1970. Time below a millisecond is rounded up: "at or after" and "before" mean the
 // same record either way.

@@ -117,8 +117,8 @@ func (x *chunkIndex) setVariable(text string, sealed bool) error {
 // mostStored is more than zstd makes of chunk bytes that do not shrink (ZSTD_compressBound adds 1/256).
 func mostStored(chunk int64) int64 { return chunk + chunk/16 + 1024 }
 
-// sizeList is the plugin's list of lengths, unpacked (ChunkSizesBinaryCodec): a base and a delta of a few bytes for each
-// length but the last, which is there in full.
+// sizeList is the plugin's list of lengths, unpacked (ChunkSizesBinaryCodec): a base and a delta of a few bytes for
+// each length but the last, which is there in full.
 type sizeList struct {
 	count      int
 	base, last int64

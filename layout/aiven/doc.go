@@ -6,8 +6,8 @@
 //	<prefix><topic>-<topic id>/<partition>/<20-digit base offset>-<segment id>.rsm-manifest    JSON, written last
 //
 // The log is cut into chunks of one length; each is compressed (one zstd frame), then sealed (AES-256-GCM: 12 bytes of
-// nonce, ciphertext, 16 bytes of tag), both optional. The manifest says which, and where each stored chunk lies. The small
-// files are sealed one by one and never compressed. The segment's data key is in the manifest, wrapped with RSA.
+// nonce, ciphertext, 16 bytes of tag), both optional. The manifest says which, and where each stored chunk lies. The
+// small files are sealed one by one and never compressed. The segment's data key is in the manifest, wrapped with RSA.
 //
 // # One read
 //
@@ -18,9 +18,10 @@
 //
 // # Amplification
 //
-// ChunkSize makes pieces of whole stored chunks where they fit, and whole pieces of a stored chunk where they don't, so a
-// sequential reader fetches and opens each stored chunk once, whatever the writer's chunk.size. It does so without asking
-// the store, from what manifests have taught; a segment of which nothing is known is taken for one like the last.
+// ChunkSize makes pieces of whole stored chunks where they fit, and whole pieces of a stored chunk where they don't, so
+// a sequential reader fetches and opens each stored chunk once, whatever the writer's chunk.size. It does so without
+// asking the store, from what manifests have taught; a segment of which nothing is known is taken for one like the
+// last.
 //
 // A random read of one piece costs the stored chunks it touches: nothing more when chunks are smaller than pieces, and
 // chunk / piece times as much when they are larger (16 for chunks of 64 MiB and pieces of 4 MiB), unless the chunk is

@@ -10,9 +10,9 @@ import (
 // usualManifest is what a manifest is taken for that was not read yet, in bytes.
 const usualManifest = 2 << 10
 
-// Expect follows ReadLog and ReadFiles: the manifest if it is not at hand, the small files, and for each piece one GET of
-// the stored chunks that no piece before it has opened. The stored lengths of a segment whose manifest was not read are
-// taken from the one that was read last, as ChunkSize does.
+// Expect follows ReadLog and ReadFiles: the manifest if it is not at hand, the small files, and for each piece one GET
+// of the stored chunks that no piece before it has opened. The stored lengths of a segment whose manifest was not read
+// are taken from the one that was read last, as ChunkSize does.
 func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c layout.Cost) {
 	if checkSegment(seg) != nil || !d.Files && len(d.Pieces) == 0 {
 		return c

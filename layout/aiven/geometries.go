@@ -2,12 +2,13 @@ package aiven
 
 import "sync"
 
-// rememberedGeometries is how many segments' geometries are remembered at least, twice as many at most: of some 60 bytes
-// each, 8 MB. A cache of 64 GiB in chunks of 4 MiB holds 16,384.
+// rememberedGeometries is how many segments' geometries are remembered at least, twice as many at most: of some 60
+// bytes each, 8 MB. A cache of 64 GiB in chunks of 4 MiB holds 16,384.
 const rememberedGeometries = 65536
 
 // geometries remembers for which stored chunk ChunkSize answers, for each segment the first answer: of its manifest, or
-// a guess. 0 stands for a log that is read like a file. It also remembers under which of the prefixes segments were found.
+// a guess. 0 stands for a log that is read like a file. It also remembers under which of the prefixes segments were
+// found.
 type geometries struct {
 	mu     sync.Mutex
 	usual  int64   // of the manifest that was read last

@@ -34,8 +34,9 @@ type Key struct {
 	Suffix     string // with its dot: one of the Suffix constants
 }
 
-// ParseKey reads a key from a listing. prefix is the plugin's key.prefix, which every key must begin with. Keys are cut by
-// fixed widths from the right, since topic names and ids may hold '-', and a topic "lat-1" lies beside one named "lat".
+// ParseKey reads a key from a listing. prefix is the plugin's key.prefix, which every key must begin with. Keys are cut
+// by fixed widths from the right, since topic names and ids may hold '-', and a topic "lat-1" lies beside one named
+// "lat".
 func ParseKey(key, prefix string) (Key, error) {
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {
@@ -104,8 +105,8 @@ func folder(topic string, id tier.PartitionID) string {
 	return topic + "-" + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition)) + "/"
 }
 
-// stems lists what the segment's keys may be without their suffix, the likeliest first: where another of its objects was
-// found (known, if not ""), where its custom metadata says, then under each of prefixes.
+// stems lists what the segment's keys may be without their suffix, the likeliest first: where another of its objects
+// was found (known, if not ""), where its custom metadata says, then under each of prefixes.
 func stems(seg *tier.Segment, known string, prefixes []string) []string {
 	custom, err := parseCustom(seg.Custom)
 	if err != nil {

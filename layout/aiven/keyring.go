@@ -31,8 +31,8 @@ type PrivateKey struct {
 	PEM []byte
 }
 
-// keys is the keyring as it is now. When it does not open a segment, the keys are read again: new ones are rolled out while
-// readers run. Those whose keys are at hand wait neither for each other nor for that.
+// keys is the keyring as it is now. When it does not open a segment, the keys are read again: new ones are rolled out
+// while readers run. Those whose keys are at hand wait neither for each other nor for that.
 type keys struct {
 	reload func() ([]PrivateKey, error) // nil: the keys stay as they are
 	ring   atomic.Pointer[keyring]
@@ -50,8 +50,8 @@ func newKeys(ring keyring, reload func() ([]PrivateKey, error)) *keys {
 // reloadPause is the least time between readings of the keys, so that a segment whose key nobody has costs no more.
 const reloadPause = time.Second
 
-// open is keyring.open with the newest keys. Keys that cannot be read, or not all of them, leave the ring as it is, and the
-// error says so.
+// open is keyring.open with the newest keys. Keys that cannot be read, or not all of them, leave the ring as it is, and
+// the error says so.
 func (k *keys) open(s *sealing) (cipher.AEAD, error) {
 	ring := k.ring.Load()
 	aead, err := ring.open(s)

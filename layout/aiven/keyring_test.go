@@ -130,7 +130,8 @@ func TestUselessKeys(t *testing.T) {
 	}
 }
 
-// TestNewKeysAreRead when a segment names one that is not at hand, at most once a second; what cannot be read changes nothing.
+// TestNewKeysAreRead when a segment names one that is not at hand, at most once a second; what cannot be read changes
+// nothing.
 func TestNewKeysAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, new := PrivateKey{"old", pkcs8(t, testKey())}, PrivateKey{"new", pkcs8(t, otherKey())}
@@ -166,7 +167,8 @@ func TestNewKeysAreRead(t *testing.T) {
 	})
 }
 
-// TestKnownKeysWaitForNoReading: while the keys are being read, from a folder that hangs, segments whose keys are at hand open.
+// TestKnownKeysWaitForNoReading: while the keys are being read, from a folder that hangs, segments whose keys are at
+// hand open.
 func TestKnownKeysWaitForNoReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := PrivateKey{"old", pkcs8(t, testKey())}

@@ -28,8 +28,8 @@ type Options struct {
 	// segment found last, then under the others.
 	Prefixes []string
 	Keys     []PrivateKey
-	// Reload, if not nil, gives all keys as they are now. It is called when a segment is not opened by those at hand, at most
-	// once a second.
+	// Reload, if not nil, gives all keys as they are now. It is called when a segment is not opened by those at hand, at
+	// most once a second.
 	Reload func() ([]PrivateKey, error)
 
 	// Memory bounds stored and open chunks together, in bytes; default 256 MiB. A stored chunk that is compressed or
@@ -97,13 +97,13 @@ func newLayout(s store, o Options) (*Layout, error) {
 }
 
 // ChunkSize is a multiple of the segment's stored chunk when that is at most max. When it is larger, the pieces are
-// equal parts of a stored chunk, so that each lies in one of them: the largest divisor that is at most max, if one is not
-// much smaller. A log that is neither compressed nor sealed is read like a file, in pieces of a power of two.
+// equal parts of a stored chunk, so that each lies in one of them: the largest divisor that is at most max, if one is
+// not much smaller. A log that is neither compressed nor sealed is read like a file, in pieces of a power of two.
 //
 // It never asks the store. The stored chunk's length is in the manifest, which ReadFiles and ReadLog read; before they
 // have, the segment is taken for one like that whose manifest was read last (the plugin has one chunk.size for all), or
-// for a file. Whatever is answered first stays, manifest or not, because what callers keep must not shift: a segment that
-// was taken for another kind is read as well, with some chunks in two parts.
+// for a file. Whatever is answered first stays, manifest or not, because what callers keep must not shift: a segment
+// that was taken for another kind is read as well, with some chunks in two parts.
 func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	if checkSegment(seg) != nil {
 		return layout.PlainChunk(max)

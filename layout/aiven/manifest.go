@@ -18,7 +18,8 @@ const (
 	// MaxManifest is the largest .rsm-manifest, in bytes: 4 bytes for each of maxChunks, in base64, and room for the rest.
 	// One of a segment of 1 GiB has some 2 KiB.
 	MaxManifest = 6 << 20
-	// MaxIndexes is the largest .indexes object, in bytes. The indexes of a 1 GiB log are 5 MiB at Kafka's default interval.
+	// MaxIndexes is the largest .indexes object, in bytes. The indexes of a 1 GiB log are 5 MiB at Kafka's default
+	// interval.
 	MaxIndexes = 64 << 20
 
 	maxEpochs  = 100_000
@@ -29,9 +30,9 @@ const (
 
 // Manifest is a .rsm-manifest, checked. Immutable.
 type Manifest struct {
-	// Segment is what the manifest tells of its segment: ids, offsets, epochs, times, size. Its State is CopyFinished, since
-	// a manifest is written last. It has no custom metadata, which only the broker keeps. Nil in a manifest of before
-	// September 2023.
+	// Segment is what the manifest tells of its segment: ids, offsets, epochs, times, size. Its State is CopyFinished,
+	// since a manifest is written last. It has no custom metadata, which only the broker keeps. Nil in a manifest of
+	// before September 2023.
 	Segment *tier.Segment
 
 	LogSize    int64 // bytes of the log

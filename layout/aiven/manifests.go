@@ -248,7 +248,8 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	return e, cost, nil
 }
 
-// eachPlace tries the places where an object may be until one has it. When none has, the error is that of the likeliest.
+// eachPlace tries the places where an object may be until one has it. When none has, the error is that of the
+// likeliest.
 func eachPlace(places []string, read func(stem string) error) error {
 	var first error
 	for _, stem := range places {

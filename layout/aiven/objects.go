@@ -6,8 +6,8 @@ import (
 	"coldtap/tier"
 )
 
-// Objects lists the three objects of a segment where they are looked for, first place first. The log's size is not the metadata's:
-// stored chunks may be compressed or sealed.
+// Objects lists the three objects of a segment where they are looked for, first place first. The log's size is not the
+// metadata's: stored chunks may be compressed or sealed.
 func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
 	if checkSegment(seg) != nil {
 		return nil

@@ -20,8 +20,8 @@ var separateSuffixes = [fileCount]string{
 	fileOffset: ".index", fileTime: ".timeindex", fileSnapshot: ".snapshot", fileEpochs: ".leader-epoch-checkpoint", fileTxn: ".txnindex",
 }
 
-// ReadFiles reads the segment's small files: the manifest, if it is not at hand, and one GET for all of them. The plugin
-// keeps no list of aborted transactions, so the result is never decided.
+// ReadFiles reads the segment's small files: the manifest, if it is not at hand, and one GET for all of them. The
+// plugin keeps no list of aborted transactions, so the result is never decided.
 //
 // A file that is missing though the manifest has it, that fails authentication, or that lies in an object of another
 // length than the manifest says and is not authenticated, is left out and named in IndexDamaged, or makes TxnDamaged

@@ -11,8 +11,8 @@ import (
 )
 
 // workspace is all the memory in which chunks are stored and open: buffers that a read works in, chunks that stay open,
-// and blank buffers for the next read. Together they never have more than limit bytes. A chunk that nobody reads at this
-// moment gives way to whoever needs room; nobody waits for room while holding some.
+// and blank buffers for the next read. Together they never have more than limit bytes. A chunk that nobody reads at
+// this moment gives way to whoever needs room; nobody waits for room while holding some.
 type workspace struct {
 	limit int64
 
@@ -194,7 +194,8 @@ func (w *workspace) setBlankLocked(class int, have [][]byte) {
 	w.blank[class] = have
 }
 
-// evictLocked takes out a buffer that nobody works in: a blank one, else that of the chunk that was not read for longest.
+// evictLocked takes out a buffer that nobody works in: a blank one, else that of the chunk that was not read for
+// longest.
 func (w *workspace) evictLocked() []byte {
 	for class, have := range w.blank {
 		last := len(have) - 1
@@ -248,8 +249,8 @@ func (w *workspace) inUse() int64 {
 	return w.used
 }
 
-// ask copies part of a chunk, from byte skip on, if it is open. Else it gives the chunk, which is being opened, and says
-// whether it is the caller who must open it (and call publish, whatever happens).
+// ask copies part of a chunk, from byte skip on, if it is open. Else it gives the chunk, which is being opened, and
+// says whether it is the caller who must open it (and call publish, whatever happens).
 func (w *workspace) ask(key chunkKey, dst []byte, skip int64) (pending *openChunk, mine bool) {
 	w.mu.Lock()
 	c := w.open[key]
@@ -286,8 +287,8 @@ func (w *workspace) holds(key chunkKey) bool {
 	return c != nil && c.bytes != nil
 }
 
-// publish ends the opening of a chunk. Without an error, bytes (of a buffer that was taken) belong to the workspace from
-// now on.
+// publish ends the opening of a chunk. Without an error, bytes (of a buffer that was taken) belong to the workspace
+// from now on.
 func (w *workspace) publish(c *openChunk, bytes []byte, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

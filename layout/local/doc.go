@@ -4,8 +4,8 @@
 //	                                                                          .index .timeindex .txnindex
 //	                                                                          .snapshot .leader_epoch_checkpoint
 //
-// The plugin keeps these below <dir>/kafka-tiered-storage/, which is where the store is rooted, or what the prefix says.
-// Objects are byte copies of the broker's files.
+// The plugin keeps these below <dir>/kafka-tiered-storage/, which is where the store is rooted, or what the prefix
+// says. Objects are byte copies of the broker's files.
 //
 // Invariants:
 //   - A key is made of the segment's ids and offsets, and nothing is listed or parsed: names and ids may hold '-'.

@@ -35,7 +35,8 @@ func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
 
 // ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first, though
 // the plugin never writes over an object (a second copy has a new id). Another version is *rangeio.Error with Kind
-// Changed, and the next read begins with the version it finds. An object of another length than the segment's is an error.
+// Changed, and the next read begins with the version it finds. An object of another length than the segment's is an
+// error.
 func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
 	stem, err := l.stem(seg)
 	if err != nil {

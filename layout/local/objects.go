@@ -12,7 +12,8 @@ import (
 
 var _ layout.Names = (*Layout)(nil)
 
-// smallFiles are the suffixes of what lies beside each log. The transaction index is there only when the segment has one.
+// smallFiles are the suffixes of what lies beside each log. The transaction index is there only when the segment has
+// one.
 var smallFiles = []string{".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint", suffixTxn}
 
 // Prefixes is the one that New was given.

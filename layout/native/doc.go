@@ -10,8 +10,8 @@
 // JSON is a Manifest. Fields may be added to it, and what lacks one is read as if it had the field's zero value.
 //
 // Invariants:
-//   - A key is made of the segment's ids and nothing else: two copies never share one (two attempts at the same copy do,
-//     and overwrite each other with the same bytes).
+//   - A key is made of the segment's ids and nothing else: two copies never share one (two attempts at the same copy
+//     do, and overwrite each other with the same bytes).
 //   - .meta is written last and deleted first, so a segment whose .meta is there is complete. Yet what exists is the
 //     metadata's word, not the bucket's.
 //   - What goes to the store is what the caller has checked: each block of a log is compared with the checksum of the

@@ -31,7 +31,8 @@ type PackedFile struct {
 	FileSum
 }
 
-// PackedFiles are the small files of a segment; nil = the segment has no such file (which is not the same as an empty one).
+// PackedFiles are the small files of a segment; nil = the segment has no such file (which is not the same as an empty
+// one).
 type PackedFiles struct {
 	OffsetIndex  *PackedFile `json:"index,omitempty"`
 	TimeIndex    *PackedFile `json:"timeindex,omitempty"`
@@ -40,8 +41,8 @@ type PackedFiles struct {
 	LeaderEpochs *PackedFile `json:"leader_epoch_checkpoint,omitempty"`
 }
 
-// Manifest heads a .meta object: it tells all that the metadata store knows of the segment, so that the bucket alone can
-// be read and the store be rebuilt.
+// Manifest heads a .meta object: it tells all that the metadata store knows of the segment, so that the bucket alone
+// can be read and the store be rebuilt.
 type Manifest struct {
 	ClusterID    string       `json:"cluster_id"`
 	Topic        string       `json:"topic"`

@@ -65,8 +65,8 @@ func EncodeMeta(m *Manifest, f *segment.Files) ([]byte, error) {
 }
 
 // DecodeMeta reads a .meta object and trusts nothing in it. A small file that is cut off or fails its checksum is left
-// out and named in Files.IndexDamaged, or makes Files.TxnDamaged true, as a senseless list of aborted transactions does.
-// An error means that the manifest itself cannot be believed. The result holds no reference to raw.
+// out and named in Files.IndexDamaged, or makes Files.TxnDamaged true, as a senseless list of aborted transactions
+// does. An error means that the manifest itself cannot be believed. The result holds no reference to raw.
 func DecodeMeta(raw []byte) (*Manifest, *segment.Files, error) {
 	if len(raw) > MaxMeta {
 		return nil, nil, fmt.Errorf("%d bytes, at most %d are allowed", len(raw), MaxMeta)

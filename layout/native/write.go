@@ -14,10 +14,11 @@ import (
 // Put writes the .log, then the .meta, overwriting what an earlier attempt left, and returns once the store says that
 // both are there with the right size.
 //
-// logSHA256 (hex) is what the caller computed while it checked the file. log is read twice: once to see that it is still
-// that file, then block by block for the store, each block compared with the first pass. A log that differs, changes or
-// shrinks fails with *layout.Error around ErrSourceChanged, and no .meta is written. Memory is 1 MiB, 8 bytes per 32 KiB
-// of log, and the .meta object. After an error a .log may be left, never a .meta of this call that lacks its .log.
+// logSHA256 (hex) is what the caller computed while it checked the file. log is read twice: once to see that it is
+// still that file, then block by block for the store, each block compared with the first pass. A log that differs,
+// changes or shrinks fails with *layout.Error around ErrSourceChanged, and no .meta is written. Memory is 1 MiB, 8
+// bytes per 32 KiB of log, and the .meta object. After an error a .log may be left, never a .meta of this call that
+// lacks its .log.
 func (l *Layout) Put(ctx context.Context, clusterID string, seg *tier.Segment, log rangeio.Content, logSHA256 string, files *segment.Files) error {
 	if err := checkSegment(seg); err != nil {
 		return err

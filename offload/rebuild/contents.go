@@ -182,8 +182,8 @@ func lastEvent(segments []tier.Segment) (at int64) {
 	return at
 }
 
-// dropDuplicates leaves out all but the last copy of segments that were copied again under other ids, as an offloader that had
-// lost its database did.
+// dropDuplicates leaves out all but the last copy of segments that were copied again under other ids, as an offloader
+// that had lost its database did.
 func (g *gathered) dropDuplicates(c *Contents) {
 	copies := func(a, b tier.Segment) int {
 		return cmp.Or(cmp.Compare(a.BaseOffset, b.BaseOffset), cmp.Compare(a.EndOffset, b.EndOffset), cmp.Compare(a.Size, b.Size),

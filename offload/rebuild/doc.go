@@ -5,9 +5,9 @@
 // under the same ids, as an offloader would: started, then finished. A Record that was interrupted is repeated.
 //
 // Invariants:
-//   - A segment is recorded only when its .meta can be believed, lies under the name that it gives itself, and its .log is
-//     there with the size that it names. A .meta is written last and deleted first, so what lacks one is an unfinished
-//     copy or a half-done delete: it is reported and never guessed.
+//   - A segment is recorded only when its .meta can be believed, lies under the name that it gives itself, and its .log
+//     is there with the size that it names. A .meta is written last and deleted first, so what lacks one is an
+//     unfinished copy or a half-done delete: it is reported and never guessed.
 //   - A start object is the only word about a start that has moved. A partition whose start object is damaged is left
 //     out whole: records that retention has deleted must not come back.
 //   - A catalog that holds anything that the bucket does not tell is refused before the first step.

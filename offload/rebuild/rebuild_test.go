@@ -422,7 +422,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// TestOfTwoCopiesOfOneSegmentTheLastIsRecorded: an offloader that had lost its database may have copied everything again.
+// TestOfTwoCopiesOfOneSegmentTheLastIsRecorded: an offloader that had lost its database may have copied everything
+// again.
 func TestOfTwoCopiesOfOneSegmentTheLastIsRecorded(t *testing.T) {
 	b := offloaded(t)
 	seg := b.first(t, "plain", 0)
@@ -541,7 +542,8 @@ func TestAnOffloaderGoesOnFromARebuiltTier(t *testing.T) {
 	}
 }
 
-// Objects that the store does not give are left out and reported with what to mend; the rest is recorded. Nothing at all is no empty tier.
+// Objects that the store does not give are left out and reported with what to mend; the rest is recorded. Nothing at
+// all is no empty tier.
 func TestWithheldObjects(t *testing.T) {
 	b := offloaded(t)
 	backend, err := rangeio.OpenFile(b.dir, false)

@@ -57,8 +57,8 @@ type scan struct {
 	withheld   error // the first object that the store did not give
 }
 
-// Scan lists the store and reads every .meta and start object. Contents is never nil when the error is nil or *Error: what
-// was found then tells why.
+// Scan lists the store and reads every .meta and start object. Contents is never nil when the error is nil or *Error:
+// what was found then tells why.
 func Scan(ctx context.Context, cfg Config) (*Contents, error) {
 	s := &scan{
 		store: cfg.Store, layout: native.New(cfg.Store, ""), memory: budget.New(readMemory), progress: cfg.Progress,
@@ -93,8 +93,8 @@ func Scan(ctx context.Context, cfg Config) (*Contents, error) {
 	return s.contents(cfg.Cluster)
 }
 
-// list sends every object that has to be read. In the order of keys a segment's .log comes right before its .meta, so one
-// log at a time is remembered.
+// list sends every object that has to be read. In the order of keys a segment's .log comes right before its .meta, so
+// one log at a time is remembered.
 func (s *scan) list(ctx context.Context, jobs chan<- job) error {
 	var log rangeio.Object
 	send := func(j job) error {

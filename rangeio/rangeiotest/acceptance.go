@@ -16,8 +16,8 @@ import (
 	"coldtap/rangeio"
 )
 
-// AcceptanceTest runs the contract. open gives an empty store each time and arranges for its end itself. A kind of store that cannot hold some keys byte
-// for byte names what is in them (unable); those it must refuse.
+// AcceptanceTest runs the contract. open gives an empty store each time and arranges for its end itself. A kind of
+// store that cannot hold some keys byte for byte names what is in them (unable); those it must refuse.
 func AcceptanceTest(t *testing.T, open func(t *testing.T) rangeio.Backend, unable ...string) {
 	awkwardKeys := func(t *testing.T, b rangeio.Backend) { awkwardKeys(t, b, unable) }
 	for _, c := range []struct {

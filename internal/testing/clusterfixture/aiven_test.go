@@ -47,8 +47,8 @@ func lineageOfLastSegment(t *testing.T) func(*stand, *clusterfixture.Partition) 
 }
 
 // TestSegmentsOfTheAivenPluginAreWhatTheConsumerRead reads each partition from its start to its end, in large pages and
-// small ones, and at random, with cache chunks below and above the plugin's. Each transaction's marker is in the tier, so
-// nothing is undecided.
+// small ones, and at random, with cache chunks below and above the plugin's. Each transaction's marker is in the tier,
+// so nothing is undecided.
 func TestSegmentsOfTheAivenPluginAreWhatTheConsumerRead(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	for _, set := range clusterfixture.LoadAiven(t) {
@@ -89,7 +89,8 @@ func TestSegmentsOfTheAivenPluginAreWhatTheConsumerRead(t *testing.T) {
 	}
 }
 
-// checkAsked: nothing was read but objects of readable segments, all of them, and each key was right at the first guess.
+// checkAsked: nothing was read but objects of readable segments, all of them, and each key was right at the first
+// guess.
 func (s *stand) checkAsked(t *testing.T, prefix string) {
 	t.Helper()
 	readable := map[segment.UUID]bool{}
@@ -114,8 +115,8 @@ func (s *stand) checkAsked(t *testing.T, prefix string) {
 	}
 }
 
-// TestOrphanOfAKilledBrokerIsNotServed: the copy of which only the beginning is known lies in the bucket, complete, beside
-// the copy that counts.
+// TestOrphanOfAKilledBrokerIsNotServed: the copy of which only the beginning is known lies in the bucket, complete,
+// beside the copy that counts.
 func TestOrphanOfAKilledBrokerIsNotServed(t *testing.T) {
 	const orphan = "0uVoQZosT0WuZFxW357xeQ"
 	sets := clusterfixture.LoadAiven(t)

@@ -29,9 +29,9 @@ type Fetch struct {
 // Abort is an entry of a Fetch answer's list of aborted transactions: producer id and first offset.
 type Abort [2]int64
 
-// ListOffset is the leader's answer to one ListOffsets question. Query is a timestamp in milliseconds, or one of Kafka's
-// negative numbers: -1 latest, -2 earliest, -3 greatest timestamp, -4 earliest local, -5 latest tiered, -6 earliest
-// pending upload.
+// ListOffset is the leader's answer to one ListOffsets question. Query is a timestamp in milliseconds, or one of
+// Kafka's negative numbers: -1 latest, -2 earliest, -3 greatest timestamp, -4 earliest local, -5 latest tiered, -6
+// earliest pending upload.
 type ListOffset struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

@@ -14,8 +14,8 @@ import (
 	"coldtap/tier"
 )
 
-// TestFetchAnswersAreTheBrokers compares with 1,881 Fetch answers of the partitions' leaders, 1,608 of them read from the
-// tier: the stored bytes behind each, the batches in it that the reader may see, and the refusals.
+// TestFetchAnswersAreTheBrokers compares with 1,881 Fetch answers of the partitions' leaders, 1,608 of them read from
+// the tier: the stored bytes behind each, the batches in it that the reader may see, and the refusals.
 func TestFetchAnswersAreTheBrokers(t *testing.T) {
 	s := newStand(t, clusterKnown)
 	seen := map[string]int{}
@@ -71,8 +71,8 @@ func (s *stand) checkLocal(t *testing.T, p *clusterfixture.Partition, row *clust
 	return nil
 }
 
-// checkRemote compares with an answer that the broker read from the tier. It is a stretch of one segment's log, from the
-// first batch that reaches the offset on, cut wherever the bytes ran out.
+// checkRemote compares with an answer that the broker read from the tier. It is a stretch of one segment's log, from
+// the first batch that reaches the offset on, cut wherever the bytes ran out.
 func (s *stand) checkRemote(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
 	seg, pos, err := s.find(t, p, row.Offset)
 	if err != nil {
@@ -200,8 +200,8 @@ func cut(b []byte) ([]segment.Batch, error) {
 	return all, nil
 }
 
-// show leaves out what Kafka's consumer leaves out of an answer, given the answer's own list of aborted transactions. free
-// says that some of the batches don't count towards our limit, so that ours may go further than the broker's.
+// show leaves out what Kafka's consumer leaves out of an answer, given the answer's own list of aborted transactions.
+// free says that some of the batches don't count towards our limit, so that ours may go further than the broker's.
 func show(batches []segment.Batch, row *clusterfixture.Fetch) (visible []segment.Batch, free bool, err error) {
 	aborts := slices.Clone(row.Aborted)
 	slices.SortFunc(aborts, func(a, b clusterfixture.Abort) int { return int(a[1] - b[1]) })

@@ -28,7 +28,8 @@ type Topic struct {
 	} `json:"notes"`
 }
 
-// Partition is one partition as its leader described it. Offsets that end something are exclusive, but for LatestTiered.
+// Partition is one partition as its leader described it. Offsets that end something are exclusive, but for
+// LatestTiered.
 type Partition struct {
 	Topic             *Topic `json:"-"`
 	Number            int32  `json:"partition"`

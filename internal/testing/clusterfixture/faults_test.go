@@ -32,10 +32,10 @@ import (
 // trials is how many questions each layout is asked under each kind of fault.
 const trials = 12
 
-// TestEveryAnswerUnderFaultsIsRightOrAnError asks for records, raw batches, ranges of logs and offsets of times, in every
-// layout and with both isolation levels, while the store does whatever stores do. Each answer is what it is without
-// faults, or ends early and goes on rightly where it says, or is a typed error after a right beginning; and once the store
-// is well, so are the answers. Time is not real.
+// TestEveryAnswerUnderFaultsIsRightOrAnError asks for records, raw batches, ranges of logs and offsets of times, in
+// every layout and with both isolation levels, while the store does whatever stores do. Each answer is what it is
+// without faults, or ends early and goes on rightly where it says, or is a typed error after a right beginning; and
+// once the store is well, so are the answers. Time is not real.
 func TestEveryAnswerUnderFaultsIsRightOrAnError(t *testing.T) {
 	layouts := map[string]func(*testing.T) *stand{
 		"local":  func(t *testing.T) *stand { return newStand(t, clusterKnown) },
@@ -78,8 +78,8 @@ func TestEveryAnswerUnderFaultsIsRightOrAnError(t *testing.T) {
 	}
 }
 
-// emptyPools takes every sync.Pool's content away: zstd's decoders have channels, which must not leave the bubble that they
-// were made in. What a pool holds outlives one collection.
+// emptyPools takes every sync.Pool's content away: zstd's decoders have channels, which must not leave the bubble that
+// they were made in. What a pool holds outlives one collection.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
@@ -300,8 +300,8 @@ func (s *stand) forget(t *testing.T, p *clusterfixture.Partition) {
 	}
 }
 
-// faults are what a store may do to a partition's objects. hit is to be called whenever it does; end makes the store well
-// again.
+// faults are what a store may do to a partition's objects. hit is to be called whenever it does; end makes the store
+// well again.
 var faults = map[string]func(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) (end func()){
 	"latency": injected(func(rnd *rand.Rand) faultstore.Fault {
 		wait := time.Duration(rnd.Int64N(int64(20 * time.Second)))
@@ -372,8 +372,8 @@ func wrongRange(s *stand, _ *clusterfixture.Partition, rnd *rand.Rand, hit func(
 	}
 }
 
-// damagedObject flips bits of a partition's logs, one in each; where a checksum covers them, of its other objects as well. Bytes
-// that nobody can vouch for are spared: leader epochs, and base offsets beside a gap (docs/limits.md).
+// damagedObject flips bits of a partition's logs, one in each; where a checksum covers them, of its other objects as
+// well. Bytes that nobody can vouch for are spared: leader epochs, and base offsets beside a gap (docs/limits.md).
 func damagedObject(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
 	_, isNative := s.layout.(*native.Layout)
 	times := rnd.IntN(2)

@@ -1,7 +1,7 @@
-// Package clusterfixture is a Kafka cluster with tiered storage, frozen: what three real Apache Kafka 4.3.1 brokers with
-// LocalTieredStorage left behind, and what a real consumer and raw requests got from them. Its 26 partitions hold what
-// goes wrong in such clusters: deposed leaders' segments, crashes in mid-copy, deletes that got stuck, re-created topics,
-// transactions that stay open.
+// Package clusterfixture is a Kafka cluster with tiered storage, frozen: what three real Apache Kafka 4.3.1 brokers
+// with LocalTieredStorage left behind, and what a real consumer and raw requests got from them. Its 26 partitions hold
+// what goes wrong in such clusters: deposed leaders' segments, crashes in mid-copy, deletes that got stuck, re-created
+// topics, transactions that stay open.
 //
 // cluster.tar.zst (3.8 MiB, 28 MiB unpacked) holds:
 //
@@ -15,8 +15,8 @@
 //
 // aiven.tar.zst (2.6 MiB, 7 MiB unpacked) holds clusters of one such broker with Aiven's plugin (v1.0.0) on S3, one for
 // each of its ways to write, in part: all topics of one that compresses and encrypts; of one whose broker was killed in
-// mid-copy, the topic with the orphan; of one with a key prefix and custom metadata, the topic with two partitions. Their
-// files, each below the set's name:
+// mid-copy, the topic with the orphan; of one with a key prefix and custom metadata, the topic with two partitions.
+// Their files, each below the set's name:
 //
 //	cluster.json                      what the plugin was told, and the topics that are here
 //	metadata.ndjson                   every record of __remote_log_metadata, of other topics too
@@ -24,8 +24,8 @@
 //	keys/<id>.private.pem             throw-away keys
 //	expected/<partition>.<isolation>.ndjson   as above; all of it came out of the tier
 //
-// It is for tests: nothing here is checked beyond what makes a test wrong. Everything a Fixture gives is shared and must
-// not be changed.
+// It is for tests: nothing here is checked beyond what makes a test wrong. Everything a Fixture gives is shared and
+// must not be changed.
 package clusterfixture
 
 import (

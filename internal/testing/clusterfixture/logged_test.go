@@ -10,8 +10,8 @@ import (
 	"coldtap/segment"
 )
 
-// TestWhatIsWrongWithObjectsIsLogged, with the segment's name, once however often it is read: a manifest or indexes that
-// are missing, and a chunk that fails authentication, like a batch that fails its checksum.
+// TestWhatIsWrongWithObjectsIsLogged, with the segment's name, once however often it is read: a manifest or indexes
+// that are missing, and a chunk that fails authentication, like a batch that fails its checksum.
 func TestWhatIsWrongWithObjectsIsLogged(t *testing.T) {
 	sets := clusterfixture.LoadAiven(t)
 	set := sets[slices.IndexFunc(sets, func(s *clusterfixture.AivenSet) bool { return s.Name == "encrypted" })]

@@ -44,8 +44,9 @@ func TestBoundsAreTheBrokers(t *testing.T) {
 	}
 }
 
-// TestOffsetsByTimeAreFirstRecordsAtOrAfter asks for the times that the brokers were asked for. The answer is what a scan
-// of the consumer's records finds; the broker's is the same, but for markers of transactions, which it takes for records.
+// TestOffsetsByTimeAreFirstRecordsAtOrAfter asks for the times that the brokers were asked for. The answer is what a
+// scan of the consumer's records finds; the broker's is the same, but for markers of transactions, which it takes for
+// records.
 func TestOffsetsByTimeAreFirstRecordsAtOrAfter(t *testing.T) {
 	s := newStand(t, clusterKnown)
 	asked, markers := 0, 0
@@ -100,8 +101,8 @@ func isRecord(records []testkit.Record, offset int64) bool {
 	return i < len(records) && records[i].Offset == offset
 }
 
-// TestUndecidedIsWhatOnlyTheBrokersKnow shows why undecided holds what it holds: the leader lists an aborted transaction
-// there of which no readable segment's transaction index knows.
+// TestUndecidedIsWhatOnlyTheBrokersKnow shows why undecided holds what it holds: the leader lists an aborted
+// transaction there of which no readable segment's transaction index knows.
 func TestUndecidedIsWhatOnlyTheBrokersKnow(t *testing.T) {
 	s := newStand(t, clusterKnown)
 	for _, p := range s.fixture.Partitions() {

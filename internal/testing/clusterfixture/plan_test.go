@@ -7,8 +7,9 @@ import (
 	"coldtap/internal/testing/faultstore"
 )
 
-// TestPlanIsWhatThenHappens compares plans with what a store counts when the read follows: GETs to the last one, bytes of logs
-// too where they are stored as they are or the manifest is at hand, in every layout, with whole and partial ranges, cold.
+// TestPlanIsWhatThenHappens compares plans with what a store counts when the read follows: GETs to the last one, bytes
+// of logs too where they are stored as they are or the manifest is at hand, in every layout, with whole and partial
+// ranges, cold.
 func TestPlanIsWhatThenHappens(t *testing.T) {
 	type kind struct {
 		open      func(chunk int64) *stand

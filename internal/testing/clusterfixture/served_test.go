@@ -118,8 +118,8 @@ func TestARecreatedTopicIsAnotherTopic(t *testing.T) {
 	}
 }
 
-// TestReplayingTheTopicAgainChangesNothing: a reader of the metadata topic that starts over in a tier that is full meets
-// every event a second time.
+// TestReplayingTheTopicAgainChangesNothing: a reader of the metadata topic that starts over in a tier that is full
+// meets every event a second time.
 func TestReplayingTheTopicAgainChangesNothing(t *testing.T) {
 	s := newStand(t, clusterKnown)
 	before := map[string][]segment.UUID{}

@@ -72,8 +72,8 @@ func newStand(t *testing.T, k knowledge) *stand {
 	return newStandOver(t, clusterfixture.Load(t), 8<<10, lineage, func(c *rangeio.Client) layout.Reader { return local.New(c, "") })
 }
 
-// newStandOver reads in chunks of so many bytes. lineage gives the content of a partition's leader-epoch checkpoint; nil:
-// the tier makes the lineage of the segments.
+// newStandOver reads in chunks of so many bytes. lineage gives the content of a partition's leader-epoch checkpoint;
+// nil: the tier makes the lineage of the segments.
 func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage func(*stand, *clusterfixture.Partition) string,
 	over func(*rangeio.Client) layout.Reader,
 ) *stand {

@@ -6,10 +6,11 @@
 //	…
 //	if n := s.Count(fakes3.Op(fakes3.Get), fakes3.Prefix("topic/")); n != 3 { … }
 //
-// The objects are kept by gofakes3. This package stands before it as a handler and corrects what differs from S3: a ranged answer carries no checksum
-// of the whole object, and If-Match is obeyed on GET and HEAD. On top come the log of requests and the rules. Rules are tried in the order of their
-// injection; the first that matches and is not used up decides. What is random (Rule.Share) comes from the seed.
+// The objects are kept by gofakes3. This package stands before it as a handler and corrects what differs from S3: a
+// ranged answer carries no checksum of the whole object, and If-Match is obeyed on GET and HEAD. On top come the log of
+// requests and the rules. Rules are tried in the order of their injection; the first that matches and is not used up
+// decides. What is random (Rule.Share) comes from the seed.
 //
-// It listens on 127.0.0.1 only, speaks plain HTTP, and verifies no signatures. Not a model of S3's permissions, versions or consistency. Only tests and
-// the load generators import it.
+// It listens on 127.0.0.1 only, speaks plain HTTP, and verifies no signatures. Not a model of S3's permissions,
+// versions or consistency. Only tests and the load generators import it.
 package fakes3

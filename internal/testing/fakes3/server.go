@@ -22,7 +22,8 @@ import (
 // Bucket is there from the start.
 const Bucket = "tier"
 
-// HostBase is the name below which the server understands buckets as host names, "tier.s3.test". Who uses it brings the dialer that leads there.
+// HostBase is the name below which the server understands buckets as host names, "tier.s3.test". Who uses it brings the
+// dialer that leads there.
 const HostBase = "s3.test"
 
 // Server is the fake. Its methods may be called concurrently.
@@ -184,7 +185,8 @@ func (s *Server) Connections() (open, dialed int) {
 	return len(s.mu.conns), s.mu.dials
 }
 
-// Object gives what is stored under a key of Bucket, nil when nothing is: to be damaged and put back, or served later as a stale version.
+// Object gives what is stored under a key of Bucket, nil when nothing is: to be damaged and put back, or served later
+// as a stale version.
 func (s *Server) Object(key string) *Object {
 	o, err := s.objects.GetObject(Bucket, key, nil)
 	if err != nil {

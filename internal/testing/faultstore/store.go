@@ -1,13 +1,13 @@
-// Package faultstore puts faults between a test and a store: errors of each kind, broken and short bodies, lying sizes, operations that block until
-// told, and crash points.
+// Package faultstore puts faults between a test and a store: errors of each kind, broken and short bodies, lying sizes,
+// operations that block until told, and crash points.
 //
 //	mem := simstore.NewMemory()
 //	store := faultstore.New(mem)
 //	store.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(".log"), Times: 2, Fault: faultstore.Fault{Kind: rangeio.Throttled}})
 //	store.CrashAfterPut(3) // the third Put reaches mem; its caller, and everybody after, sees ErrCrashed
 //
-// Rules are tried in the order in which they were injected; the first that matches and is not used up decides. Nothing is random. Everything may be
-// called concurrently. Only tests import this package.
+// Rules are tried in the order in which they were injected; the first that matches and is not used up decides. Nothing
+// is random. Everything may be called concurrently. Only tests import this package.
 package faultstore
 
 import (
@@ -124,14 +124,16 @@ func (s *Store) Inject(r Rule) (remove func()) {
 	}
 }
 
-// Clear takes out all rules and the crash, so that a "new process" can go on with the same store; the log of calls stays.
+// Clear takes out all rules and the crash, so that a "new process" can go on with the same store; the log of calls
+// stays.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.rules, s.mu.crashAt, s.mu.crashed = nil, -1, false
 }
 
-// CrashAfterPut makes the k-th Put from now (k ≥ 1) the last operation that has an effect: the object is there, but its writer does not learn of it.
+// CrashAfterPut makes the k-th Put from now (k ≥ 1) the last operation that has an effect: the object is there, but its
+// writer does not learn of it.
 func (s *Store) CrashAfterPut(k int) { s.crash(k, false) }
 
 // CrashBeforePut makes the k-th Put from now the first operation without effect.
@@ -181,7 +183,8 @@ type verdict struct {
 	crashAfter bool // this Put is the last act
 }
 
-// begin logs a call, finds its fault, and waits where it says so. An error means that the operation does not take place.
+// begin logs a call, finds its fault, and waits where it says so. An error means that the operation does not take
+// place.
 func (s *Store) begin(ctx context.Context, c Call) (verdict, error) {
 	v := s.decide(c)
 	if v.Block != nil {

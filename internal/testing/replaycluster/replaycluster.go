@@ -1,6 +1,7 @@
-// Package replaycluster lets a frozen cluster (internal/testing/clusterfixture) answer again, without a JVM: its metadata topic lies in a
-// fake cluster (kfake), and what a client asks of its topics (Metadata, ListOffsets, OffsetForLeaderEpoch) is answered from
-// what its brokers told before they were stopped, or from what a test has set since. It is for tests.
+// Package replaycluster lets a frozen cluster (internal/testing/clusterfixture) answer again, without a JVM: its
+// metadata topic lies in a fake cluster (kfake), and what a client asks of its topics (Metadata, ListOffsets,
+// OffsetForLeaderEpoch) is answered from what its brokers told before they were stopped, or from what a test has set
+// since. It is for tests.
 package replaycluster
 
 import (
@@ -134,8 +135,8 @@ func (c *Cluster) Down(down bool) {
 	c.down = down
 }
 
-// Asked gives the API keys of the requests so far, ascending; those of Tell are not among them only when they came before
-// the first call.
+// Asked gives the API keys of the requests so far, ascending; those of Tell are not among them only when they came
+// before the first call.
 func (c *Cluster) Asked() []int16 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
