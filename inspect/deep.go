@@ -99,7 +99,7 @@ func judge(err error) (problem Problem, fatal error) {
 	if _, ok := rangeio.Withheld(err); ok {
 		return WithheldObject, nil
 	}
-	if isKind(err, rangeio.NotFound, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer) {
+	if rangeio.IsKind(err, rangeio.NotFound, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer) {
 		return UnreadableData, nil
 	}
 	if _, ok := errors.AsType[*layout.Error](err); ok {

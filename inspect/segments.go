@@ -176,7 +176,7 @@ func document(ctx context.Context, store *rangeio.Client, names layout.Names, se
 		row := &objectRow{Object: o.Key, Size: -1}
 		info, err := store.Stat(ctx, o.Key)
 		for _, key := range o.Also {
-			if !isKind(err, rangeio.NotFound) {
+			if !rangeio.IsKind(err, rangeio.NotFound) {
 				break
 			}
 			if info, err = store.Stat(ctx, key); err == nil {
@@ -189,7 +189,7 @@ func document(ctx context.Context, store *rangeio.Client, names layout.Names, se
 			if o.Part == layout.ManifestPart {
 				meta = o.Key
 			}
-		case !isKind(err, rangeio.NotFound):
+		case !rangeio.IsKind(err, rangeio.NotFound):
 			return d, err
 		case o.Optional:
 			continue
@@ -205,17 +205,4 @@ func document(ctx context.Context, store *rangeio.Client, names layout.Names, se
 	}
 	d.Manifest, _, err = decodeMeta(meta, raw)
 	return d, err
-}
-
-func isKind(err error, kinds ...rangeio.Kind) bool {
-	e, ok := errors.AsType[*rangeio.Error](err)
-	if !ok {
-		return false
-	}
-	for _, k := range kinds {
-		if e.Kind == k {
-			return true
-		}
-	}
-	return false
 }

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"coldtap/rangeio"
@@ -26,7 +25,7 @@ type Object struct {
 // OpenObject asks for size and version; nothing else is read yet.
 func OpenObject(ctx context.Context, store *rangeio.Client, key string) (*Object, error) {
 	info, err := store.Stat(ctx, key)
-	if e, ok := errors.AsType[*rangeio.Error](err); ok && (e.Kind == rangeio.NotFound || e.Kind == rangeio.BadKey) {
+	if rangeio.IsKind(err, rangeio.NotFound, rangeio.BadKey) {
 		return nil, &Error{Kind: Unknown, Op: "open", Err: err}
 	}
 	if err != nil {

@@ -339,7 +339,7 @@ func (v *verification) compare(ctx context.Context, seg *tier.Segment) (whole bo
 		}
 		if !seen {
 			info, err := v.cfg.Store.Stat(ctx, o.Key)
-			if isKind(err, rangeio.NotFound) {
+			if rangeio.IsKind(err, rangeio.NotFound) {
 				report(problem, o.Key, "")
 				continue
 			}

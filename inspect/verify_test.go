@@ -246,10 +246,10 @@ func TestAStoreThatDoesNotAnswerIsNoFinding(t *testing.T) {
 		}
 		return err
 	})
-	if !isKind(err, rangeio.NoBucket) {
+	if !rangeio.IsKind(err, rangeio.NoBucket) {
 		t.Errorf("%v", err)
 	}
-	if _, err := OpenObject(t.Context(), rangeio.NewClient(deaf{s.backend}, rangeio.Config{Attempts: 1}), "k"); !isKind(err, rangeio.Unavailable) {
+	if _, err := OpenObject(t.Context(), rangeio.NewClient(deaf{s.backend}, rangeio.Config{Attempts: 1}), "k"); !rangeio.IsKind(err, rangeio.Unavailable) {
 		t.Errorf("open: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ func (v *Versions) ReadPlain(ctx context.Context, store Ranges, key string, seg 
 		// Two first reads ran side by side and an overwrite came between them.
 		err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: key, Err: errors.New("object was overwritten meanwhile")}
 	}
-	if e, ok := errors.AsType[*rangeio.Error](err); ok && (e.Kind == rangeio.Changed || e.Kind == rangeio.NotFound) {
+	if rangeio.IsKind(err, rangeio.Changed, rangeio.NotFound) {
 		v.Forget(key)
 	}
 	return Cost{Requests: cost.Requests, Bytes: cost.Bytes}, err

@@ -2,6 +2,7 @@ package rangeio
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -101,4 +102,10 @@ func (e *Error) Retriable() bool {
 		return !e.exhausted
 	}
 	return false
+}
+
+// IsKind says that err is, or wraps, an *Error of one of the kinds.
+func IsKind(err error, kinds ...Kind) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains(kinds, e.Kind)
 }

@@ -316,14 +316,12 @@ func (s *scan) withhold(key string, err error) (why string) {
 
 // isGone says that an object was deleted between the listing and the read.
 func isGone(err error) bool {
-	e, ok := errors.AsType[*rangeio.Error](err)
-	return ok && e.Kind == rangeio.NotFound
+	return rangeio.IsKind(err, rangeio.NotFound)
 }
 
 // isOverwritten says that an object is not what the listing had.
 func isOverwritten(err error) bool {
-	e, ok := errors.AsType[*rangeio.Error](err)
-	return ok && (e.Kind == rangeio.Changed || e.Kind == rangeio.BadRange || e.Kind == rangeio.BadAnswer)
+	return rangeio.IsKind(err, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer)
 }
 
 // startTries is how often a start object is read that is overwritten meanwhile, or whose answer is no good.

@@ -65,7 +65,7 @@ func TestHostileNamesMakeNoKey(t *testing.T) {
 	seg := testSegment(100)
 	up := "../../" + seg.ID.String()[:2] + "-" + seg.ID.String()
 	seg.Custom = customOf(-1, nil, &up)
-	if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1), 0); !isKind(err, rangeio.BadKey) {
+	if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1), 0); !rangeio.IsKind(err, rangeio.BadKey) {
 		t.Errorf("%v", err)
 	}
 }

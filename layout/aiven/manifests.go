@@ -254,7 +254,7 @@ func eachPlace(places []string, read func(stem string) error) error {
 	var first error
 	for _, stem := range places {
 		err := read(stem)
-		if !isKind(err, rangeio.NotFound) {
+		if !rangeio.IsKind(err, rangeio.NotFound) {
 			return err
 		}
 		if first == nil {
@@ -269,11 +269,6 @@ func addCost(sum *layout.Cost, c rangeio.Cost) {
 	sum.Bytes += c.Bytes
 }
 
-func isKind(err error, kind rangeio.Kind) bool {
-	e, ok := errors.AsType[*rangeio.Error](err)
-	return ok && e.Kind == kind
-}
-
 func isCanceled(err error) bool {
-	return isKind(err, rangeio.Canceled) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return rangeio.IsKind(err, rangeio.Canceled) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -48,7 +48,7 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 		} else {
 			files, err = l.readPacked(ctx, seg, m, &sum)
 		}
-		if !isKind(err, rangeio.NotFound) {
+		if !rangeio.IsKind(err, rangeio.NotFound) {
 			return files, sum, err
 		}
 		if again {
@@ -144,7 +144,7 @@ func (l *Layout) readSeparate(ctx context.Context, seg *tier.Segment, m *manifes
 			return err
 		})
 		switch {
-		case isKind(err, rangeio.NotFound):
+		case rangeio.IsKind(err, rangeio.NotFound):
 			if i != fileTxn {
 				m.setFile(f, i, nil, false)
 			}

@@ -126,7 +126,7 @@ func TestIndexesOutOfReach(t *testing.T) {
 		s := newStand(t, Options{})
 		seg := s.putSegment(&writer{chunk: 1000}, testLog(5000))
 		s.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(SuffixIndexes), Fault: faultstore.Fault{Kind: kind}})
-		if files, _, err := s.ReadFiles(t.Context(), seg); !isKind(err, kind) || files != nil {
+		if files, _, err := s.ReadFiles(t.Context(), seg); !rangeio.IsKind(err, kind) || files != nil {
 			t.Errorf("%v: %+v, %v", kind, files, err)
 		}
 	}

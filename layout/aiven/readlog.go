@@ -219,7 +219,7 @@ func (r *logRead) get(dst []byte, off int64) error {
 		}
 		return err
 	})
-	if isKind(err, rangeio.Changed) || isKind(err, rangeio.NotFound) {
+	if rangeio.IsKind(err, rangeio.Changed, rangeio.NotFound) {
 		r.l.manifests.forget(r.key)
 		r.l.space.drop(r.key)
 	}

@@ -308,7 +308,7 @@ func TestOneVersion(t *testing.T) {
 		mustRead(t, s, seg, log, 0, 1000)
 		mustRead(t, s, seg, log, 15_000, 15_001)
 		s.Set(key, s.Bytes(key))
-		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 25_000); !isKind(err, rangeio.Changed) {
+		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 25_000); !rangeio.IsKind(err, rangeio.Changed) {
 			t.Errorf("%s: an overwritten object: %v", name, err)
 		}
 		if n := len(s.space.open); n != 0 {
@@ -330,10 +330,10 @@ func TestDeletedSegment(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 15_000); !isKind(err, rangeio.NotFound) {
+		if _, err := s.ReadLog(t.Context(), seg, make([]byte, 1000), 15_000); !rangeio.IsKind(err, rangeio.NotFound) {
 			t.Errorf("log: %v", err)
 		}
-		if _, _, err := s.ReadFiles(t.Context(), seg); !isKind(err, rangeio.NotFound) || !strings.Contains(err.Error(), "Iceberg") {
+		if _, _, err := s.ReadFiles(t.Context(), seg); !rangeio.IsKind(err, rangeio.NotFound) || !strings.Contains(err.Error(), "Iceberg") {
 			t.Errorf("files: %v", err)
 		}
 	}
@@ -392,7 +392,7 @@ func TestStoreErrorIsNotKept(t *testing.T) {
 		s := newStand(t, Options{})
 		seg := s.putSegment(&writer{chunk: 50_000, compressed: true}, log)
 		s.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(suffix), Times: 1, Fault: faultstore.Fault{Kind: rangeio.Throttled}})
-		if cost, err := s.ReadLog(t.Context(), seg, make([]byte, 10), 0); !isKind(err, rangeio.Throttled) || cost.Requests == 0 {
+		if cost, err := s.ReadLog(t.Context(), seg, make([]byte, 10), 0); !rangeio.IsKind(err, rangeio.Throttled) || cost.Requests == 0 {
 			t.Errorf("%s: %+v, %v", suffix, cost, err)
 		}
 		mustRead(t, s, seg, log, 0, 10)

@@ -158,7 +158,7 @@ func TestScannerCheckpointThatFailsAuthentication(t *testing.T) {
 		t.Error(err)
 	}
 	s.Set(key, good[:len(good)-1])
-	if _, _, err := scan.ReadCheckpoint(t.Context(), seg, 0); !isKind(err, rangeio.BadAnswer) {
+	if _, _, err := scan.ReadCheckpoint(t.Context(), seg, 0); !rangeio.IsKind(err, rangeio.BadAnswer) {
 		t.Error(err)
 	}
 }

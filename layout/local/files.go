@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -84,10 +83,10 @@ func (r *fileReader) read(ctx context.Context, suffix string) ([]byte, error) {
 	r.cost.Requests += cost.Requests
 	r.cost.Bytes += cost.Bytes
 	switch {
-	case isKind(err, rangeio.NotFound):
+	case rangeio.IsKind(err, rangeio.NotFound):
 		r.missing = err
 		return nil, nil
-	case isKind(err, rangeio.BadAnswer):
+	case rangeio.IsKind(err, rangeio.BadAnswer):
 		r.found++
 		return nil, nil
 	case err != nil:
@@ -95,9 +94,4 @@ func (r *fileReader) read(ctx context.Context, suffix string) ([]byte, error) {
 	}
 	r.found++
 	return raw, nil
-}
-
-func isKind(err error, kind rangeio.Kind) bool {
-	e, ok := errors.AsType[*rangeio.Error](err)
-	return ok && e.Kind == kind
 }

@@ -2,8 +2,6 @@ package native
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -74,14 +72,6 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 }
 
 func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }
-
-func isKind(err error, kinds ...rangeio.Kind) bool {
-	var e *rangeio.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	return slices.Contains(kinds, e.Kind)
-}
 
 // Expect counts a GET for each piece of the log and one for the small files.
 func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) layout.Cost {

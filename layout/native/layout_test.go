@@ -60,10 +60,10 @@ func TestRoundTrip(t *testing.T) {
 					t.Errorf("delete: %v", err)
 				}
 			}
-			if _, _, err := l.ReadFiles(t.Context(), &seg); !isKind(err, rangeio.NotFound) {
+			if _, _, err := l.ReadFiles(t.Context(), &seg); !rangeio.IsKind(err, rangeio.NotFound) {
 				t.Errorf("after delete: %v", err)
 			}
-			if _, err := l.ReadLog(t.Context(), &seg, make([]byte, 1), 0); !isKind(err, rangeio.NotFound) {
+			if _, err := l.ReadLog(t.Context(), &seg, make([]byte, 1), 0); !rangeio.IsKind(err, rangeio.NotFound) {
 				t.Errorf("after delete: %v", err)
 			}
 		})
@@ -177,7 +177,7 @@ func TestOneVersion(t *testing.T) {
 	}
 	other := bytes.Repeat([]byte{'x'}, len(log))
 	store.write(l.LogKey(seg), other)
-	if err := read(4096); !isKind(err, rangeio.Changed) {
+	if err := read(4096); !rangeio.IsKind(err, rangeio.Changed) {
 		t.Fatalf("read across versions: %v", err)
 	}
 	if err := read(4096); err != nil || dst[0] != 'x' {
@@ -189,10 +189,10 @@ func TestOneVersion(t *testing.T) {
 		t.Errorf("asked for versions %q, want %q", store.asked, want)
 	}
 	store.write(key, other[:1000])
-	if err := read(0); !isKind(err, rangeio.Changed) {
+	if err := read(0); !rangeio.IsKind(err, rangeio.Changed) {
 		t.Errorf("shorter object: %v", err)
 	}
-	if err := read(0); err == nil || isKind(err, rangeio.Changed) {
+	if err := read(0); err == nil || rangeio.IsKind(err, rangeio.Changed) {
 		t.Errorf("an object of another size than the metadata says: %v", err)
 	}
 }
@@ -299,7 +299,7 @@ func TestConcurrentFirstReads(t *testing.T) {
 		l.versions.Learn(l.LogKey(seg), fmt.Sprintf("%q", "v0"))
 	}}
 	l.store = overwritten
-	if _, err := l.ReadLog(t.Context(), seg, make([]byte, 1), 0); !isKind(err, rangeio.Changed) {
+	if _, err := l.ReadLog(t.Context(), seg, make([]byte, 1), 0); !rangeio.IsKind(err, rangeio.Changed) {
 		t.Errorf("two versions side by side: %v", err)
 	}
 	if l.versions.Get(l.LogKey(seg)) != "" {

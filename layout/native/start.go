@@ -90,7 +90,7 @@ func (l *Layout) ReadStart(ctx context.Context, topic string, id tier.PartitionI
 	}
 	key := l.StartKey(topic, id)
 	raw, _, _, err := l.store.ReadObject(ctx, key, maxStart)
-	if isKind(err, rangeio.NotFound) {
+	if rangeio.IsKind(err, rangeio.NotFound) {
 		return 0, false, nil
 	}
 	if err != nil {

@@ -140,7 +140,7 @@ func TestStoreFailsDuringPut(t *testing.T) {
 	}{
 		{"log refused", func(s *memoryStore) {
 			s.putFault = func(string) error { return full }
-		}, func(err error) bool { return isKind(err, rangeio.Full) }, 0},
+		}, func(err error) bool { return rangeio.IsKind(err, rangeio.Full) }, 0},
 		{"meta refused", func(s *memoryStore) {
 			s.putFault = func(key string) error {
 				if key == keys.MetaKey(seg) {
@@ -148,7 +148,7 @@ func TestStoreFailsDuringPut(t *testing.T) {
 				}
 				return nil
 			}
-		}, func(err error) bool { return isKind(err, rangeio.Full) }, 1},
+		}, func(err error) bool { return rangeio.IsKind(err, rangeio.Full) }, 1},
 		{"log cut by the store", func(s *memoryStore) {
 			s.cut = func(_ string, b []byte) []byte { return b[:len(b)-1] }
 		}, isLayoutError, 1},

@@ -52,8 +52,7 @@ func Bytes(seed uint64, n int) []byte {
 // IsKind fails the test unless err is a *rangeio.Error of that kind.
 func IsKind(t *testing.T, err error, kind rangeio.Kind) {
 	t.Helper()
-	e, ok := errors.AsType[*rangeio.Error](err)
-	if !ok || e.Kind != kind {
+	if !rangeio.IsKind(err, kind) {
 		t.Fatalf("error is %v, want kind %v", err, kind)
 	}
 }
