@@ -270,3 +270,30 @@ func TestWalkOfSample(t *testing.T) {
 		t.Logf("%s: %v at %d of %d", dir, a.end, end, sample.end)
 	}
 }
+
+// A batch whose last offset is the first one that is not decided is not handed out, whether its header is believed
+// before its checksum (it follows on the batch before) or only after it (it is the first one read).
+func TestUndecidedBatchOfOneRecord(t *testing.T) {
+	for _, from := range []int64{20, 24, 25} {
+		for view, read := range map[string]func(*stand, *Request) *answer{
+			"raw": (*stand).raw, "records": func(s *stand, r *Request) *answer { return s.records(r) }} {
+			a := read(planned(t), committed(from))
+			if want(t, view, a, offsetsOf(from, 24), EndUndecided, 25); a.decided != 25 {
+				t.Errorf("%s from %d: decided up to %d", view, from, a.decided)
+			}
+		}
+	}
+}
+
+// Of a producer's aborted transactions that overlap, the one that ends last decides, not the one that begins last.
+func TestOverlappingAbortedTransactions(t *testing.T) {
+	s := newStand(t, shape{})
+	s.topic("t", 0)
+	log := joined(txn(7, 0, 9), txn(7, 10, 19), txn(7, 20, 29), marker(30, 7, 0, 1), txn(7, 31, 39), marker(40, 7, 1, 1))
+	s.add(stored{base: 0, end: 40, log: log, files: segment.Files{Decided: true, Aborted: []segment.AbortedTxn{
+		{ProducerID: 7, FirstOffset: 0, LastOffset: 30}, {ProducerID: 7, FirstOffset: 10, LastOffset: 15}}}})
+	for _, from := range []int64{0, 12, 20} {
+		want(t, "from the first batch on", s.records(committed(from)), offsetsOf(31, 39), EndTier, 41)
+		want(t, "raw", s.raw(committed(from)), offsetsOf(31, 39), EndTier, 41)
+	}
+}
