@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"coldtap/layout"
@@ -135,31 +136,14 @@ func (c *contentCheck) run(ctx context.Context) error {
 		c.find(DamagedMeta, key, "%v", err)
 		return c.log(ctx, "")
 	}
-	if why := differs(m, c.seg); why != "" {
-		c.find(DamagedMeta, key, "%s", why)
+	if err := m.Describes(c.seg); err != nil {
+		c.find(DamagedMeta, key, "it %v", err)
+	} else if !slices.Equal(m.LeaderEpochs, c.seg.Epochs) {
+		c.find(DamagedMeta, key, "its leader epochs are not those of the metadata")
 	}
 	c.files(key, files)
 	c.dense = files.Dense
 	return c.log(ctx, m.Log.SHA256)
-}
-
-// differs says where a manifest contradicts the metadata.
-func differs(m *native.Manifest, seg *tier.Segment) string {
-	switch {
-	case m.TopicID != seg.Partition.Topic || m.Partition != seg.Partition.Partition || m.SegmentID != seg.ID:
-		return fmt.Sprintf("it belongs to segment %v of partition %d of topic %v", m.SegmentID, m.Partition, m.TopicID)
-	case m.BaseOffset != seg.BaseOffset || m.EndOffset != seg.EndOffset:
-		return fmt.Sprintf("it covers offsets %d to %d, the metadata says %d to %d", m.BaseOffset, m.EndOffset, seg.BaseOffset, seg.EndOffset)
-	case m.Log.Size != seg.Size:
-		return fmt.Sprintf("it names a log of %d bytes, the metadata says %d", m.Log.Size, seg.Size)
-	case epochKey(m.LeaderEpochs) != epochKey(seg.Epochs):
-		return "its leader epochs are not those of the metadata"
-	}
-	return ""
-}
-
-func epochKey(epochs []segment.EpochStart) string {
-	return string(segment.AppendEpochCheckpoint(nil, epochs))
 }
 
 // files checks the small files: what the layout said of them, and their content.

@@ -104,7 +104,7 @@ type seenObjects struct {
 type verification struct {
 	cfg     VerifyConfig
 	layout  Layout
-	native  *native.Layout // nil for other layouts
+	native  *nativeLayout // nil for other layouts
 	out     *Output
 	summary Summary
 
@@ -149,7 +149,7 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 		seen: make(map[segment.UUID]seenObjects), elsewhere: make(map[string]bool),
 	}
 	if l, ok := cfg.Layout.(nativeLayout); ok {
-		v.native = l.Layout
+		v.native = &l
 	}
 	before := cfg.Metadata.Snapshot()
 	beneath, only := "", segment.UUID{}
@@ -374,7 +374,10 @@ func (v *verification) startObjects(ctx context.Context, after *tier.Snapshot) e
 		id, key := u.Partition, u.key
 		p, _ := after.Partition(id)
 		topic, _ := after.TopicByID(id.Topic)
-		offset, ok, err := v.native.ReadStart(ctx, topic.Name, id)
+		stored, _, err := v.native.ReadStart(ctx, rangeio.Object{Key: key, Size: u.size})
+		if rangeio.IsKind(err, rangeio.NotFound) {
+			continue // deleted since it was listed
+		}
 		if err != nil {
 			if _, fatal := judge(err); fatal != nil {
 				return fatal
@@ -382,8 +385,8 @@ func (v *verification) startObjects(ctx context.Context, after *tier.Snapshot) e
 			v.find(Finding{DamagedStart, topic.Name, id.Partition, "", key, err.Error()})
 			continue
 		}
-		if start := p.Bounds().Start; ok && offset < start {
-			v.find(Finding{StartBehind, topic.Name, id.Partition, "", key, fmt.Sprintf("it says %d, the metadata says %d", offset, start)})
+		if start := p.Bounds().Start; stored.Offset < start {
+			v.find(Finding{StartBehind, topic.Name, id.Partition, "", key, fmt.Sprintf("it says %d, the metadata says %d", stored.Offset, start)})
 		}
 	}
 	return nil

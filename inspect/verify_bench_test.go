@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -33,7 +32,7 @@ func BenchmarkDeep(b *testing.B) {
 	}
 	defer backend.Close()
 	store := rangeio.NewClient(backend, rangeio.Config{})
-	layout := native.New(store, "")
+	layout := NativeLayout(store).(nativeLayout)
 	seg := &tier.Segment{
 		ID: segment.UUID{1}, Partition: tier.PartitionID{Topic: segment.UUID{2}}, Topic: "t", State: tier.CopyFinished,
 		EndOffset: span*(size/int64(len(one.batch))) - 1, Epochs: []segment.EpochStart{{}}, Size: size,
@@ -45,7 +44,7 @@ func BenchmarkDeep(b *testing.B) {
 	var deep, bare time.Duration
 	for b.Loop() {
 		start := time.Now()
-		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: NativeLayout(store), native: layout}, seg: seg, read: func(int64) {}}
+		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: layout, native: &layout}, seg: seg, read: func(int64) {}}
 		if err := c.run(b.Context()); err != nil || len(c.findings) > 0 {
 			b.Fatal(err, c.findings)
 		}

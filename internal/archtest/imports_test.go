@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"fetch":            {"segment", "tier", "cache", "readahead", "indexcache"},
 	"gateway":          {"segment", "tier", "fetch"},
 	"offload":          {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
-	"offload/rebuild":  {"segment", "tier", "catalog", "layout/native", "rangeio"},
+	"offload/rebuild":  {"segment", "tier", "catalog", "layout", "layout/native", "rangeio"},
 	"export":           {"segment"},
 	"inspect":          {"segment", "tier", "catalog/kafka", "layout", "layout/native", "rangeio"},
 	"bench":            {"bench/simstore", "segment", "tier", "fetch", "catalog", "catalog/embedded", "layout/native", "rangeio"},

@@ -4,10 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"coldtap/layout"
 	"coldtap/segment"
 	"coldtap/tier"
+)
+
+const (
+	offsetDigits = 20
+	idLength     = 22 // of an id's text
 )
 
 // LogKey is the key of the segment's log, "" when the segment cannot have one: a topic name that is not Kafka's, or a
@@ -35,6 +41,47 @@ func (l *Layout) segmentKey(seg *tier.Segment, suffix string) string {
 // folder is where a partition's objects lie. The topic's id makes a re-created topic another folder.
 func (l *Layout) folder(topic string, id tier.PartitionID) string {
 	return l.prefix + topic + "-" + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition)) + "/"
+}
+
+// parseFolder reads the two folders of a partition's keys, and takes only what folder makes.
+func parseFolder(topic, number string) (name string, id tier.PartitionID, ok bool) {
+	dash := len(topic) - idLength - 1
+	if dash < 0 || topic[dash] != '-' {
+		return "", id, false
+	}
+	partition, err := strconv.ParseUint(number, 10, 31)
+	if err != nil || strconv.FormatUint(partition, 10) != number {
+		return "", id, false
+	}
+	id.Partition = int32(partition)
+	if id.Topic, err = segment.ParseUUID(topic[dash+1:]); err != nil || checkPartition(topic[:dash], id) != nil {
+		return "", id, false
+	}
+	return topic[:dash], id, true
+}
+
+// parseFile reads the last part of a key: "start", or "<20 digits>-<id>" with ".log" or ".meta".
+func parseFile(file string) (part layout.Part, base int64, id segment.UUID) {
+	if file == "start" {
+		return layout.StartPart, 0, id
+	}
+	part = layout.LogPart
+	stem, ok := strings.CutSuffix(file, ".log")
+	if !ok {
+		part = layout.ManifestPart
+		stem, ok = strings.CutSuffix(file, ".meta")
+	}
+	if !ok || len(stem) != offsetDigits+1+idLength || stem[offsetDigits] != '-' {
+		return layout.ForeignPart, 0, id
+	}
+	offset, err := strconv.ParseUint(stem[:offsetDigits], 10, 63)
+	if err == nil {
+		id, err = segment.ParseUUID(stem[offsetDigits+1:])
+	}
+	if err != nil {
+		return layout.ForeignPart, 0, segment.UUID{}
+	}
+	return part, int64(offset), id
 }
 
 // checkSegment says why a segment cannot have keys.

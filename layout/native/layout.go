@@ -63,7 +63,7 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 	}
 	m, files, err := DecodeMeta(raw)
 	if err == nil {
-		err = m.describes(seg)
+		err = m.Describes(seg)
 	}
 	if err != nil {
 		return nil, costOf(cost), &layout.Error{Object: key, Err: err}

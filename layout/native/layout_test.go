@@ -233,26 +233,31 @@ func TestReadFilesOfAnotherSegment(t *testing.T) {
 func TestStart(t *testing.T) {
 	store := newMemoryStore()
 	l := newTestLayout(store, "p/")
+	scan := NewScanner(l)
 	id := tier.PartitionID{Topic: segment.UUID{1}, Partition: 3}
-	if _, ok, err := l.ReadStart(t.Context(), "topic", id); ok || err != nil {
-		t.Fatalf("before it was moved: %v, %v", ok, err)
+	read := func(id tier.PartitionID) (*layout.Start, error) {
+		start, _, err := scan.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("topic", id)})
+		return start, err
+	}
+	if start, err := read(id); !rangeio.IsKind(err, rangeio.NotFound) {
+		t.Fatalf("before it was moved: %+v, %v", start, err)
 	}
 	for _, offset := range []int64{100, 0, 1 << 60} {
 		if err := l.PutStart(t.Context(), &Start{ClusterID: "cluster", Topic: "topic", TopicID: id.Topic, Partition: 3, Offset: offset}); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok, err := l.ReadStart(t.Context(), "topic", id); got != offset || !ok || err != nil {
-			t.Errorf("read %d, %v, %v after %d was written", got, ok, err, offset)
+		if got, err := read(id); err != nil || *got != (layout.Start{ClusterID: "cluster", Offset: offset}) {
+			t.Errorf("read %+v, %v after %d was written", got, err, offset)
 		}
 	}
 	other := tier.PartitionID{Topic: segment.UUID{1}, Partition: 4}
 	store.write(l.StartKey("topic", other), store.objects[l.StartKey("topic", id)])
 	var e *layout.Error
-	if _, _, err := l.ReadStart(t.Context(), "topic", other); !errors.As(err, &e) {
+	if _, err := read(other); !errors.As(err, &e) || !errors.Is(err, layout.ErrMisplaced) {
 		t.Errorf("another partition's start: %v", err)
 	}
-	if _, _, err := l.ReadStart(t.Context(), "../topic", id); !errors.As(err, &e) {
-		t.Errorf("hostile topic: %v", err)
+	if key := l.StartKey("../topic", id); key != "" {
+		t.Errorf("hostile topic: %q", key)
 	}
 	for _, bad := range []Start{
 		{Topic: "../topic", TopicID: id.Topic}, {Topic: "topic", TopicID: id.Topic, Offset: -1},

@@ -72,8 +72,8 @@ func newManifest(clusterID string, seg *tier.Segment, logSHA256 string) *Manifes
 	}
 }
 
-// describes says why the manifest is not that of seg. The topic's name is not compared: the id is its identity.
-func (m *Manifest) describes(seg *tier.Segment) error {
+// Describes says why the manifest is not that of seg. The topic's name is not compared: the id is its identity.
+func (m *Manifest) Describes(seg *tier.Segment) error {
 	switch {
 	case m.TopicID != seg.Partition.Topic || m.Partition != seg.Partition.Partition || m.SegmentID != seg.ID:
 		return fmt.Errorf("belongs to segment %v of partition %d of topic %v", m.SegmentID, m.Partition, m.TopicID)
@@ -84,6 +84,14 @@ func (m *Manifest) describes(seg *tier.Segment) error {
 		return fmt.Errorf("names a log of %d bytes, the metadata says %d", m.Log.Size, seg.Size)
 	}
 	return nil
+}
+
+// hasNoAborts says that the manifest proves the segment to be without a transaction index, or with an empty one: then a
+// read that looks for ABORT markers of earlier segments passes it over (tier.Segment.TxnIndexEmpty). A checksum that is
+// not the one of no bytes, or a senseless list of aborted transactions, proves nothing. Whether the index itself is
+// intact does not matter: one that has bytes is not empty, damaged or not.
+func (m *Manifest) hasNoAborts() bool {
+	return (m.Files.TxnIndex == nil || m.Files.TxnIndex.FileSum == sumOf(nil)) && m.Aborted.check() == nil
 }
 
 // check refuses what cannot be true of any segment, lists of aborted transactions aside.

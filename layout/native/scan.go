@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
+	"path"
 	"strings"
 
 	"coldtap/internal/budget"
@@ -53,48 +53,32 @@ func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string 
 
 // Classify reads "<topic>-<id>/<partition>/<20 digits>-<id>.log", ".meta", or "start" in place of the last.
 func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
-	foreign := func() (layout.Part, layout.Name) { return layout.ForeignPart, layout.Name{} }
 	rest, ok := strings.CutPrefix(key, s.layout.prefix)
 	if !ok {
-		return foreign()
+		return layout.ForeignPart, layout.Name{}
 	}
-	topic, rest, _ := strings.Cut(rest, "/")
-	number, file, ok := strings.Cut(rest, "/")
-	const idLength, digits = 22, 20
-	dash := len(topic) - idLength - 1
-	if !ok || dash < 0 || topic[dash] != '-' {
-		return foreign()
+	folder, file := path.Split(rest)
+	topic, number, _ := strings.Cut(folder, "/")
+	n := layout.Name{Prefix: s.layout.prefix}
+	if n.Topic, n.Partition, ok = parseFolder(topic, strings.TrimSuffix(number, "/")); !ok {
+		return layout.ForeignPart, layout.Name{}
 	}
-	n := layout.Name{Prefix: s.layout.prefix, Topic: topic[:dash]}
-	partition, err := strconv.ParseUint(number, 10, 31)
-	if err != nil || strconv.FormatUint(partition, 10) != number {
-		return foreign()
-	}
-	n.Partition.Partition = int32(partition)
-	if n.Partition.Topic, err = segment.ParseUUID(topic[dash+1:]); err != nil || checkPartition(n.Topic, n.Partition) != nil {
-		return foreign()
-	}
-	if file == "start" {
-		return layout.StartPart, n
-	}
-	part := layout.LogPart
-	stem, ok := strings.CutSuffix(file, ".log")
-	if !ok {
-		part = layout.ManifestPart
-		stem, ok = strings.CutSuffix(file, ".meta")
-	}
-	if !ok || len(stem) != digits+1+idLength || stem[digits] != '-' {
-		return foreign()
-	}
-	base, err := strconv.ParseUint(stem[:digits], 10, 63)
-	if err != nil {
-		return foreign()
-	}
-	n.BaseOffset = int64(base)
-	if n.ID, err = segment.ParseUUID(stem[digits+1:]); err != nil {
-		return foreign()
+	var part layout.Part
+	if part, n.BaseOffset, n.ID = parseFile(file); part == layout.ForeignPart {
+		return part, layout.Name{}
 	}
 	return part, n
+}
+
+// PartOf says what the last part of a key makes of the object, two folders down from anywhere. Where Classify calls the
+// same key foreign, the object is one of the layout's that lies where the layout would not put it.
+func PartOf(key string) layout.Part {
+	folder, file := path.Split(key)
+	if strings.Count(folder, "/") < 2 {
+		return layout.ForeignPart
+	}
+	part, _, _ := parseFile(file)
+	return part
 }
 
 // ReadManifest reads the head of a .meta with one GET, and a second one when its list of aborted transactions is long.
@@ -114,7 +98,7 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 		ID: m.SegmentID, Partition: tier.PartitionID{Topic: m.TopicID, Partition: m.Partition}, Topic: m.Topic,
 		BaseOffset: m.BaseOffset, EndOffset: m.EndOffset, Epochs: m.LeaderEpochs, MaxTimestamp: m.MaxTimestamp,
 		EventTime: m.EventTime, BrokerID: m.BrokerID, Size: m.Log.Size, State: tier.CopyFinished,
-		TxnIndexEmpty: m.Files.TxnIndex == nil || m.Files.TxnIndex.Size == 0,
+		TxnIndexEmpty: m.hasNoAborts(),
 	}
 	if err := seg.Validate(); err != nil {
 		return nil, sum, head.fault(err)
@@ -123,7 +107,7 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 		return nil, sum, head.fault(fmt.Errorf("a cluster id of %d bytes", len(m.ClusterID)))
 	}
 	if own := s.layout.MetaKey(&seg); own != o.Key {
-		return nil, sum, head.fault(fmt.Errorf("%w: that is %s", layout.ErrMisplaced, own))
+		return nil, sum, head.fault(fmt.Errorf("%w: it belongs under %s", layout.ErrMisplaced, own))
 	}
 	return &layout.Description{Segment: seg, ClusterID: m.ClusterID, LogSize: seg.Size}, sum, nil
 }
@@ -191,27 +175,31 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size in
 	defer release()
 	m, _, err := DecodeMeta(head.frame)
 	if err == nil {
-		err = m.describes(seg)
+		err = m.Describes(seg)
 	}
 	if err != nil {
 		return nil, sum, head.fault(err)
 	}
-	place := m.Files.LeaderEpochs
-	if place == nil || place.Size > maxCheckpoint {
+	packed := m.Files.LeaderEpochs
+	if packed == nil || packed.Size > maxCheckpoint {
 		return nil, sum, head.fault(errors.New("no leader-epoch checkpoint that could be one"))
 	}
 	var raw []byte
-	if to := place.Offset + place.Size; to <= int64(len(head.rest)) {
-		raw = head.rest[place.Offset:to]
-	} else {
-		raw = make([]byte, place.Size)
-		_, cost, err := s.layout.store.ReadRange(ctx, head.key, raw, int64(len(head.frame))+place.Offset, head.info.ETag, head.info.Size)
+	at, to := int64(len(head.frame))+packed.Offset, packed.Offset+packed.Size
+	switch {
+	case to <= int64(len(head.rest)):
+		raw = head.rest[packed.Offset:to]
+	case at+packed.Size > size:
+		return nil, sum, head.fault(fmt.Errorf("cut off in or before the leader-epoch checkpoint, at byte %d", size))
+	default:
+		raw = make([]byte, packed.Size)
+		_, cost, err := s.layout.store.ReadRange(ctx, head.key, raw, at, head.info.ETag, head.info.Size)
 		addCost(&sum, cost)
 		if err != nil {
 			return nil, sum, err
 		}
 	}
-	if sumOf(raw) != place.FileSum {
+	if sumOf(raw) != packed.FileSum {
 		return nil, sum, head.fault(errors.New("checksum of the leader-epoch checkpoint does not match"))
 	}
 	epochs, err := segment.ParseEpochCheckpoint(raw)
@@ -245,7 +233,7 @@ func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Star
 		return fault(sum, fmt.Errorf("a cluster id of %d bytes", len(start.ClusterID)))
 	}
 	if own := s.layout.StartKey(start.Topic, start.id()); own != o.Key {
-		return fault(sum, fmt.Errorf("%w: that is %s", layout.ErrMisplaced, own))
+		return fault(sum, fmt.Errorf("%w: it belongs under %s", layout.ErrMisplaced, own))
 	}
 	return &layout.Start{ClusterID: start.ClusterID, Offset: start.Offset}, sum, nil
 }

@@ -188,3 +188,88 @@ func TestPartitionPrefixes(t *testing.T) {
 		t.Errorf("%q for a partition that cannot be", got)
 	}
 }
+
+// TestPartOf: objects of the layout are known by their names wherever they lie.
+func TestPartOf(t *testing.T) {
+	const stem = "t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000042-AAAAAAAAAAAAAAAAAAAAAw"
+	for key, want := range map[string]layout.Part{
+		stem + ".log": layout.LogPart, stem + ".meta": layout.ManifestPart, "p/q/t-AAAAAAAAAAAAAAAAAAAAAQ/0/start": layout.StartPart,
+		"x/0/00000000000000000042----_AAAAAAAAAAAAAAAAAw.log": layout.LogPart,
+		"": 0, "start": 0, stem: 0, stem + ".index": 0, stem + ".meta2": 0, "t/0/42-AAAAAAAAAAAAAAAAAAAAAw.log": 0,
+		"t/0/0000000000000000004x-AAAAAAAAAAAAAAAAAAAAAw.log": 0, "t/0/00000000000000000042_AAAAAAAAAAAAAAAAAAAAAw.log": 0,
+		"0/00000000000000000042-AAAAAAAAAAAAAAAAAAAAAw.log": 0,
+	} {
+		if got := PartOf(key); got != want {
+			t.Errorf("%q is %d, want %d", key, got, want)
+		}
+	}
+}
+
+// TestTransactionIndexIsEmptyOnlyWhereProven: a read of an earlier segment passes over segments whose transaction index is
+// empty (tier.Segment.TxnIndexEmpty), so that what is not proven to be empty must not be called so. The manifest alone
+// decides: damage to the index's own bytes changes nothing.
+func TestTransactionIndexIsEmptyOnlyWhereProven(t *testing.T) {
+	file := func(m map[string]any) map[string]any { return m["files"].(map[string]any)["txnindex"].(map[string]any) }
+	for name, tt := range map[string]struct {
+		files   func(*segment.Files)
+		reframe func(map[string]any)
+		object  func(b []byte) []byte
+		empty   bool
+	}{
+		"with an abort":      {},
+		"without a file":     {files: func(f *segment.Files) { f.TxnIndex = nil }, empty: true},
+		"with an empty file": {files: func(f *segment.Files) { f.TxnIndex = []byte{} }, empty: true},
+		"cut off":            {object: func(b []byte) []byte { return b[:len(b)-300] }},
+		"empty file of another checksum": {
+			files:   func(f *segment.Files) { f.TxnIndex = []byte{} },
+			reframe: func(m map[string]any) { file(m)["sha256"] = strings.Repeat("0", 64) },
+		},
+		"no file and senseless aborted transactions": {
+			files:   func(f *segment.Files) { f.TxnIndex = nil },
+			reframe: func(m map[string]any) { m["aborted"] = [][]int64{{1, 200, 210, 211}, {1, 180, 190, 191}} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, scan, o := scanned(t, "", func(_ *Manifest, f *segment.Files) {
+				if tt.files != nil {
+					tt.files(f)
+				}
+			})
+			raw := s.objects[o.Key]
+			if tt.reframe != nil {
+				raw = reframe(t, raw, tt.reframe)
+			}
+			if tt.object != nil {
+				raw = tt.object(raw)
+			}
+			s.write(o.Key, raw)
+			o.Size = int64(len(raw))
+			d, _, err := scan.ReadManifest(t.Context(), o)
+			if err != nil || d.Segment.TxnIndexEmpty != tt.empty {
+				t.Errorf("%+v, %v", d, err)
+			}
+			// A reader of the whole object draws the same conclusion.
+			_, files, err := DecodeMeta(raw)
+			if err != nil || (len(files.TxnIndex) == 0 && !files.TxnDamaged) != tt.empty {
+				t.Errorf("the object itself: %d bytes, damaged %v, %v", len(files.TxnIndex), files.TxnDamaged, err)
+			}
+		})
+	}
+}
+
+func TestCheckpointBeyondTheObject(t *testing.T) {
+	s, scan, o := scanned(t, "", func(_ *Manifest, f *segment.Files) { f.OffsetIndex = bytes.Repeat([]byte{1}, scanHead) })
+	d, _, err := scan.ReadManifest(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size); err != nil {
+		t.Fatal(err)
+	}
+	raw := s.objects[o.Key]
+	s.write(o.Key, raw[:len(raw)-1])
+	_, _, err = scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size-1)
+	if e, ok := errors.AsType[*layout.Error](err); !ok || !strings.Contains(e.Error(), "cut off") {
+		t.Errorf("%v", err)
+	}
+}

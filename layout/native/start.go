@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"coldtap/layout"
-	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -15,7 +14,7 @@ import (
 // maxStart bounds a start object, in bytes; one has about 300.
 const maxStart = 16 << 10
 
-// Start is a partition's start once retention or a reset has moved it: whoever reads the bucket without the metadata
+// Start is a partition's start once retention or a reset has moved it: a reader of the bucket that lacks the metadata
 // must not show what lies below, even if the objects are still there.
 type Start struct {
 	ClusterID string       `json:"cluster_id"`
@@ -81,27 +80,4 @@ func (l *Layout) PutStart(ctx context.Context, s *Start) error {
 		return err
 	}
 	return l.verifySize(ctx, key, int64(len(raw)))
-}
-
-// ReadStart reads a partition's start; ok is false when it was never moved.
-func (l *Layout) ReadStart(ctx context.Context, topic string, id tier.PartitionID) (offset int64, ok bool, err error) {
-	if err := checkPartition(topic, id); err != nil {
-		return 0, false, &layout.Error{Object: "start of a partition", Err: err}
-	}
-	key := l.StartKey(topic, id)
-	raw, _, _, err := l.store.ReadObject(ctx, key, maxStart)
-	if rangeio.IsKind(err, rangeio.NotFound) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	s, err := DecodeStart(raw)
-	if err == nil && s.id() != id {
-		err = fmt.Errorf("belongs to partition %d of topic %v", s.Partition, s.TopicID)
-	}
-	if err != nil {
-		return 0, false, &layout.Error{Object: key, Err: err}
-	}
-	return s.Offset, true, nil
 }

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
-// Contents is what a bucket says of itself.
+// Contents is what the objects of a bucket say.
 type Contents struct {
 	ClusterID string
 	// Partitions are in the order in which they are to be recorded: of two topics with one name, the one with the
@@ -51,12 +52,12 @@ const (
 	Orphan       Problem = "orphan"        // a .log without .meta: an unfinished copy, or a half-done delete
 	DamagedMeta  Problem = "damaged_meta"  // a .meta that cannot be believed: its segment is left out
 	DamagedStart Problem = "damaged_start" // a start object that cannot be believed: its partition is left out
-	Withheld     Problem = "withheld"      // an object that the store does not give, in an archive storage class or denied: its segment or partition is left out
+	Withheld     Problem = "withheld"      // an object in an archive storage class, or denied: its segment or partition is left out
 	MissingLog   Problem = "missing_log"   // a .meta without .log: its segment is left out
 	WrongSize    Problem = "wrong_size"    // a .log that is not as large as its .meta says: its segment is left out
 	Duplicate    Problem = "duplicate"     // a segment that is there again under another id: the copy that was finished last is recorded
 	OtherCluster Problem = "other_cluster" // left out, because another cluster was chosen
-	NoLineage    Problem = "no_lineage"    // the newest checkpoint is missing or damaged: the segments alone have to tell
+	NoLineage    Problem = "no_lineage"    // the newest checkpoint is missing or damaged: the lineage is derived from the segments
 )
 
 // Finding is one thing that was not as it should be.
@@ -80,27 +81,27 @@ func (c *Contents) Lost() bool {
 	return slices.ContainsFunc(c.Findings, func(f Finding) bool { return f.Lost() })
 }
 
-// place is a partition of a cluster.
-type place struct {
+// clusterPartition is a partition of a cluster.
+type clusterPartition struct {
 	tier.PartitionID
 	cluster string
 }
 
-func (p place) compare(o place) int {
+func (p clusterPartition) compare(o clusterPartition) int {
 	return cmp.Or(bytes.Compare(p.Topic[:], o.Topic[:]), cmp.Compare(p.Partition, o.Partition), strings.Compare(p.cluster, o.cluster))
 }
 
-// gathered is one partition while the bucket is being read.
-type gathered struct {
+// partitionObjects is what was found of one partition.
+type partitionObjects struct {
 	topic    string
 	folder   string // of its objects
 	segments []tier.Segment
 	start    int64 // -1 = no start object
 
-	newest     tier.Segment // whose checkpoint is kept
-	newestKey  string       // of its .meta
-	checkpoint []segment.EpochStart
-	noLineage  string // why there is no checkpoint
+	newest     tier.Segment // whose checkpoint is the partition's lineage
+	newestMeta rangeio.Object
+	lineage    []segment.EpochStart
+	noLineage  string // why there is none
 }
 
 // isNewer follows tier's choice of the winner: the log that ends in the greatest (last epoch, end offset) survived.
@@ -112,8 +113,8 @@ func isNewer(a, b *tier.Segment) bool {
 // contents makes a Contents of what was gathered. It goes with an *Error too, for its findings.
 func (s *scan) contents(chosen string) (*Contents, error) {
 	clusters := make(map[string]int)
-	for at, g := range s.partitions {
-		clusters[at.cluster] += len(g.segments)
+	for at, p := range s.partitions {
+		clusters[at.cluster] += len(p.segments)
 	}
 	c := &Contents{ClusterID: chosen, Findings: s.findings, Foreign: s.foreign}
 	defer func() {
@@ -145,12 +146,12 @@ func (s *scan) contents(chosen string) (*Contents, error) {
 		}
 	}
 	seen := make(map[segment.UUID]bool)
-	for _, at := range slices.SortedFunc(maps.Keys(s.partitions), place.compare) {
-		g := s.partitions[at]
-		if at.cluster != c.ClusterID || s.unsure[g.folder] {
+	for _, at := range slices.SortedFunc(maps.Keys(s.partitions), clusterPartition.compare) {
+		p := s.partitions[at]
+		if at.cluster != c.ClusterID || s.startUnknown[p.folder] {
 			continue
 		}
-		g.segments = slices.DeleteFunc(g.segments, func(s tier.Segment) bool {
+		p.segments = slices.DeleteFunc(p.segments, func(s tier.Segment) bool {
 			if seen[s.ID] {
 				c.Findings = append(c.Findings, Finding{DamagedMeta, s.ID.String(), "another segment of the bucket has the same id"})
 				return true
@@ -158,9 +159,9 @@ func (s *scan) contents(chosen string) (*Contents, error) {
 			seen[s.ID] = true
 			return false
 		})
-		g.dropDuplicates(c)
-		if len(g.segments) > 0 || g.start >= 0 {
-			c.Partitions = append(c.Partitions, g.settle(at.PartitionID, c))
+		p.dropDuplicates(c)
+		if len(p.segments) > 0 || p.start >= 0 {
+			c.Partitions = append(c.Partitions, p.resolve(at.PartitionID, c))
 		}
 	}
 	newest := make(map[segment.UUID]int64)
@@ -184,18 +185,18 @@ func lastEvent(segments []tier.Segment) (at int64) {
 
 // dropDuplicates leaves out all but the last copy of segments that were copied again under other ids, as an offloader
 // that had lost its database did.
-func (g *gathered) dropDuplicates(c *Contents) {
+func (o *partitionObjects) dropDuplicates(c *Contents) {
 	copies := func(a, b tier.Segment) int {
 		return cmp.Or(cmp.Compare(a.BaseOffset, b.BaseOffset), cmp.Compare(a.EndOffset, b.EndOffset), cmp.Compare(a.Size, b.Size),
 			slices.CompareFunc(a.Epochs, b.Epochs, func(a, b segment.EpochStart) int {
 				return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.StartOffset, b.StartOffset))
 			}))
 	}
-	slices.SortFunc(g.segments, func(a, b tier.Segment) int {
+	slices.SortFunc(o.segments, func(a, b tier.Segment) int {
 		return cmp.Or(copies(a, b), cmp.Compare(b.EventTime, a.EventTime), bytes.Compare(b.ID[:], a.ID[:]))
 	})
-	kept := g.segments[:0]
-	for _, s := range g.segments {
+	kept := o.segments[:0]
+	for _, s := range o.segments {
 		if n := len(kept); n > 0 && copies(kept[n-1], s) == 0 {
 			c.Findings = append(c.Findings, Finding{Duplicate, s.ID.String(),
 				fmt.Sprintf("offsets %d to %d are there again as segment %s", s.BaseOffset, s.EndOffset, kept[n-1].ID)})
@@ -203,14 +204,14 @@ func (g *gathered) dropDuplicates(c *Contents) {
 		}
 		kept = append(kept, s)
 	}
-	g.segments = kept
+	o.segments = kept
 }
 
-// settle decides lineage and start.
-func (g *gathered) settle(id tier.PartitionID, c *Contents) Partition {
-	p := Partition{ID: id, Topic: g.topic, Start: g.start, Lineage: g.checkpoint, Segments: g.segments}
-	if g.noLineage != "" {
-		c.Findings = append(c.Findings, Finding{NoLineage, g.newestKey, g.noLineage})
+// resolve decides lineage and start.
+func (o *partitionObjects) resolve(id tier.PartitionID, c *Contents) Partition {
+	p := Partition{ID: id, Topic: o.topic, Start: o.start, Lineage: o.lineage, Segments: o.segments}
+	if o.noLineage != "" {
+		c.Findings = append(c.Findings, Finding{NoLineage, o.newestMeta.Key, o.noLineage})
 	}
 	slices.SortFunc(p.Segments, func(a, b tier.Segment) int {
 		return cmp.Or(cmp.Compare(a.EventTime, b.EventTime), cmp.Compare(a.BaseOffset, b.BaseOffset), bytes.Compare(a.ID[:], b.ID[:]))

@@ -305,6 +305,15 @@ func TestFindings(t *testing.T) {
 		{"a start object that is none", func(t *testing.T, b *bucket, seg *tier.Segment) {
 			b.write(t, b.layout.StartKey(seg.Topic, seg.Partition), []byte("0"))
 		}, DamagedStart, "", true, len(offloaded(t).partition(t, "plain", 0).Segments(false))},
+		{"a .meta cut off before the checkpoint", func(t *testing.T, b *bucket, _ *tier.Segment) {
+			all := b.partition(t, "plain", 0).Segments(false)
+			file := b.file(b.layout.MetaKey(all[len(all)-1]))
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			os.Truncate(file, info.Size()-1)
+		}, NoLineage, "checkpoint", false, 0},
 		{"a newest segment without lineage", func(t *testing.T, b *bucket, _ *tier.Segment) {
 			all := b.partition(t, "plain", 0).Segments(false)
 			b.change(t, all[len(all)-1], func(_ *native.Manifest, f *segment.Files) { f.LeaderEpochs = nil })
@@ -498,19 +507,6 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestIsNative(t *testing.T) {
-	const stem = "t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000042-AAAAAAAAAAAAAAAAAAAAAw"
-	good := []string{stem + ".log", stem + ".meta", "p/q/t-AAAAAAAAAAAAAAAAAAAAAQ/0/start", "x/0/00000000000000000042----_AAAAAAAAAAAAAAAAAw.log"}
-	bad := []string{"", "start", stem, stem + ".index", stem + ".meta2", "t/0/42-AAAAAAAAAAAAAAAAAAAAAw.log",
-		"t/0/0000000000000000004x-AAAAAAAAAAAAAAAAAAAAAw.log", "t/0/00000000000000000042_AAAAAAAAAAAAAAAAAAAAAw.log", "0/00000000000000000042-AAAAAAAAAAAAAAAAAAAAAw.log"}
-	if i := slices.IndexFunc(good, func(k string) bool { return !isNative(k) }); i >= 0 {
-		t.Errorf("%q is not taken", good[i])
-	}
-	if i := slices.IndexFunc(bad, isNative); i >= 0 {
-		t.Errorf("%q is taken", bad[i])
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 // Record writes contents into a catalog: one that is empty, or one that holds nothing else, such as what an interrupted
-// Record left. Anything else is refused with *Error of kind Occupied before the first step. progress is told how many
-// segments are recorded of all; nil = nobody.
+// Record left. Anything else is refused with *Error of kind Occupied before the first step. progress gets
+// how many segments are recorded of all; it may be nil.
 func Record(ctx context.Context, into catalog.Writer, c *Contents, progress func(recorded, all int)) error {
-	if err := c.holds(into); err != nil {
+	if err := c.checkCatalog(into); err != nil {
 		return err
 	}
 	if err := into.ClaimCluster(ctx, c.ClusterID); err != nil {
@@ -74,26 +74,26 @@ func continues(recorded, lineage []segment.EpochStart) bool {
 	return len(recorded) >= len(lineage) && slices.Equal(recorded[:len(lineage)], lineage)
 }
 
-// holds says what a catalog has that the bucket does not tell.
-func (c *Contents) holds(into catalog.Writer) error {
+// checkCatalog refuses a catalog that holds what the bucket does not.
+func (c *Contents) checkCatalog(into catalog.Writer) error {
 	if id := into.ClusterID(); id != "" && id != c.ClusterID {
 		return refuse(Occupied, "the metadata belongs to cluster %s, the bucket to %s", id, c.ClusterID)
 	}
-	told := make(map[tier.PartitionID]*Partition, len(c.Partitions))
+	inBucket := make(map[tier.PartitionID]*Partition, len(c.Partitions))
 	for i := range c.Partitions {
-		told[c.Partitions[i].ID] = &c.Partitions[i]
+		inBucket[c.Partitions[i].ID] = &c.Partitions[i]
 	}
 	for recorded := range into.Snapshot().Partitions() {
-		p := told[recorded.ID()]
+		p := inBucket[recorded.ID()]
 		if p == nil {
 			return refuse(Occupied, "the metadata holds partition %d of topic %s, of which the bucket has nothing", recorded.ID().Partition, recorded.ID().Topic)
 		}
-		place := fmt.Sprintf("partition %s-%d", p.Topic, p.ID.Partition)
+		partition := fmt.Sprintf("partition %s-%d", p.Topic, p.ID.Partition)
 		if start := recorded.Bounds().Start; start >= 0 && start != p.Start {
-			return refuse(Occupied, "the metadata says that %s starts at %d, the bucket says %d", place, start, p.Start)
+			return refuse(Occupied, "the metadata says that %s starts at %d, the bucket says %d", partition, start, p.Start)
 		}
 		if len(recorded.Holes()) > 0 {
-			return refuse(Occupied, "the metadata of %s holds holes, of which the bucket does not tell", place)
+			return refuse(Occupied, "the metadata of %s holds holes, of which the bucket does not tell", partition)
 		}
 		segments := make(map[segment.UUID]*tier.Segment, len(p.Segments))
 		for i := range p.Segments {
@@ -102,12 +102,12 @@ func (c *Contents) holds(into catalog.Writer) error {
 		for _, s := range recorded.Segments(true) {
 			switch same := segments[s.ID]; {
 			case same == nil:
-				return refuse(Occupied, "the metadata holds segment %s of %s, of which the bucket has nothing whole", s.ID, place)
+				return refuse(Occupied, "the metadata holds segment %s of %s, of which the bucket has nothing whole", s.ID, partition)
 			case s.State > tier.CopyFinished:
-				return refuse(Occupied, "the metadata says that segment %s of %s is %v", s.ID, place, s.State)
+				return refuse(Occupied, "the metadata says that segment %s of %s is %v", s.ID, partition, s.State)
 			case s.BaseOffset != same.BaseOffset || s.EndOffset != same.EndOffset || s.Size != same.Size || !slices.Equal(s.Epochs, same.Epochs):
 				return refuse(Occupied, "the metadata says that segment %s of %s has offsets %d to %d in %d bytes, the bucket says %d to %d in %d",
-					s.ID, place, s.BaseOffset, s.EndOffset, s.Size, same.BaseOffset, same.EndOffset, same.Size)
+					s.ID, partition, s.BaseOffset, s.EndOffset, s.Size, same.BaseOffset, same.EndOffset, same.Size)
 			}
 		}
 	}

@@ -8,315 +8,265 @@ import (
 	"strings"
 	"sync"
 
-	"coldtap/internal/budget"
+	"coldtap/layout"
 	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/segment"
-	"coldtap/tier"
 )
 
 // Config says which bucket is read, and how.
 type Config struct {
 	Store   *rangeio.Client
-	Cluster string // take this cluster's segments only; "" = all, which must be of one cluster
-	// Progress is told how many segments were read of those listed so far; nil = nobody. Calls come one at a time.
+	Cluster string // only this cluster's segments; "" = all, which must be of one cluster
+	// Progress gets how many objects were read of those listed so far; may be nil. Calls come one at a time.
 	Progress func(read, listed int)
 }
 
-const (
-	// readers is how many objects are read at a time: enough to hide a store's 30 ms first byte behind others.
-	readers = 16
-	// readMemory bounds the .meta objects in memory, each counted twice: raw, and unpacked.
-	readMemory = 4 * native.MaxMeta
-	// startLimit bounds a start object; one has about 300 bytes.
-	startLimit = 16 << 10
-)
+// readers is how many objects are read at a time: enough to hide a store's 30 ms first byte behind others.
+const readers = 16
 
 // job is an object that has to be read.
 type job struct {
-	meta    rangeio.Object
-	logSize int64 // of the .log beside it, -1 = there is none
+	rangeio.Object
+	part    layout.Part // ManifestPart or StartPart
+	logSize int64       // of the .log beside a manifest, -1 = there is none
 }
 
 // scan is one reading of a bucket.
 type scan struct {
 	store  *rangeio.Client
-	layout *native.Layout
-	memory *budget.Budget
+	bucket *native.Scanner
 
-	mu         sync.Mutex
-	partitions map[place]*gathered
-	names      map[segment.UUID]string // of topics, as the first object told
-	unsure     map[string]bool         // folders whose start object is damaged
-	findings   []Finding
-	foreign    int
-	listed     int
-	read       int
-	progress   func(read, listed int)
-	err        error
-	withheld   error // the first object that the store did not give
+	mu           sync.Mutex
+	partitions   map[clusterPartition]*partitionObjects
+	names        map[segment.UUID]string // of topics, as the first object has it
+	startUnknown map[string]bool         // folders whose start object is damaged or withheld
+	findings     []Finding
+	foreign      int
+	listed       int
+	read         int
+	progress     func(read, listed int)
+	withheld     error // the first object that the store withholds
 }
 
-// Scan lists the store and reads every .meta and start object. Contents is never nil when the error is nil or *Error:
-// what was found then tells why.
+// Scan lists the store, reads the manifest of every .meta and every start object, and then each partition's newest
+// checkpoint. Contents is never nil when the error is nil or *Error: its findings say why.
 func Scan(ctx context.Context, cfg Config) (*Contents, error) {
 	s := &scan{
-		store: cfg.Store, layout: native.New(cfg.Store, ""), memory: budget.New(readMemory), progress: cfg.Progress,
-		partitions: make(map[place]*gathered), names: make(map[segment.UUID]string), unsure: make(map[string]bool),
+		store: cfg.Store, bucket: native.NewScanner(native.New(cfg.Store, "")), progress: cfg.Progress,
+		partitions: make(map[clusterPartition]*partitionObjects), names: make(map[segment.UUID]string), startUnknown: make(map[string]bool),
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	jobs := make(chan job, readers)
-	var workers sync.WaitGroup
-	for range readers {
-		workers.Go(func() {
-			for j := range jobs {
-				if err := s.take(ctx, j); err != nil {
-					s.fail(err)
-					cancel()
-				}
-			}
-		})
+	if err := parallel(ctx, s.list, s.readObject); err != nil {
+		return nil, err
 	}
-	err := s.list(ctx, jobs)
-	close(jobs)
-	workers.Wait()
-	if s.err != nil {
-		return nil, s.err
+	if len(s.partitions) == 0 && s.withheld != nil {
+		return nil, s.withheld // an empty database would hide that there may be segments
 	}
-	if err == nil && len(s.partitions) == 0 {
-		err = s.withheld // of everything: an empty database would be made of it
-	}
-	if err != nil {
+	if err := parallel(ctx, s.newest, s.readCheckpoint); err != nil {
 		return nil, err
 	}
 	return s.contents(cfg.Cluster)
 }
 
-// list sends every object that has to be read. In the order of keys a segment's .log comes right before its .meta, so
-// one log at a time is remembered.
-func (s *scan) list(ctx context.Context, jobs chan<- job) error {
-	var log rangeio.Object
-	send := func(j job) error {
-		s.mu.Lock()
-		s.listed++
-		s.mu.Unlock()
+// parallel hands what produce sends to readers goroutines, and waits for all of them. The first error ends the others.
+func parallel[J any](ctx context.Context, produce func(ctx context.Context, send func(J) error) error, work func(context.Context, J) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	jobs := make(chan J, readers)
+	var workers sync.WaitGroup
+	for range readers {
+		workers.Go(func() {
+			for j := range jobs {
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := work(ctx, j); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := produce(ctx, func(j J) error {
 		select {
 		case jobs <- j:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	})
+	if err != nil {
+		cancel(err)
 	}
+	close(jobs)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// list sends every object that has to be read. In the order of keys a segment's .log comes right before its .meta, so
+// one log at a time is remembered.
+func (s *scan) list(ctx context.Context, send func(job) error) error {
+	var log rangeio.Object
 	orphan := func() {
 		if log.Key != "" {
-			s.find(Orphan, log.Key, fmt.Sprintf("%d bytes, no .meta beside it", log.Size))
+			s.report(Orphan, log.Key, fmt.Sprintf("%d bytes, no .meta beside it", log.Size))
 			log = rangeio.Object{}
 		}
 	}
 	err := s.store.List(ctx, "", func(o rangeio.Object) error {
-		if !isNative(o.Key) {
+		j := job{o, native.PartOf(o.Key), -1}
+		switch j.part {
+		case layout.ForeignPart:
 			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.foreign++
-			s.mu.Unlock()
 			return nil
-		}
-		stem, isMeta := strings.CutSuffix(o.Key, ".meta")
-		switch {
-		case isMeta && log.Key == stem+".log":
-			size := log.Size
-			log = rangeio.Object{}
-			return send(job{o, size})
-		case isMeta:
-			orphan()
-			return send(job{o, -1})
-		case strings.HasSuffix(o.Key, ".log"):
+		case layout.LogPart:
 			orphan()
 			log = o
 			return nil
+		case layout.ManifestPart:
+			if log.Key == strings.TrimSuffix(o.Key, ".meta")+".log" {
+				j.logSize = log.Size
+				log = rangeio.Object{}
+			}
+			orphan()
 		}
-		return send(job{o, -1})
+		s.mu.Lock()
+		s.listed++
+		s.mu.Unlock()
+		return send(j)
 	})
 	orphan()
 	return err
 }
 
-// isNative says whether a key has the form of one of the native layout's. It proves nothing: the object's content does.
-func isNative(key string) bool {
-	dir, name := path.Split(key)
-	if strings.Count(dir, "/") < 2 {
-		return false
+// again calls read a second time when an object does not hold what it should: that may have come about on the way.
+func again[T any](read func() (T, layout.Cost, error)) (T, error) {
+	v, _, err := read()
+	if _, ok := errors.AsType[*layout.Error](err); ok {
+		v, _, err = read()
 	}
-	if name == "start" {
-		return true
-	}
-	stem, ok := strings.CutSuffix(name, ".log")
-	if !ok {
-		if stem, ok = strings.CutSuffix(name, ".meta"); !ok {
-			return false
-		}
-	}
-	if len(stem) != 20+1+22 || stem[20] != '-' || strings.Trim(stem[:20], "0123456789") != "" {
-		return false
-	}
-	_, err := segment.ParseUUID(stem[21:])
-	return err == nil
+	return v, err
 }
 
-// take reads one object. An error is the store's; what is wrong with the object is a finding.
-func (s *scan) take(ctx context.Context, j job) error {
-	defer s.advance()
-	if path.Base(j.meta.Key) == "start" {
-		return s.takeStart(ctx, j.meta)
+// readObject reads one object. An error is the store's; what is wrong with the object is a finding.
+func (s *scan) readObject(ctx context.Context, j job) error {
+	defer s.countRead()
+	if j.part == layout.StartPart {
+		return s.readStart(ctx, j.Object)
 	}
-	if j.meta.Size > native.MaxMeta {
-		s.find(DamagedMeta, j.meta.Key, fmt.Sprintf("%d bytes, at most %d are allowed", j.meta.Size, native.MaxMeta))
-		return nil
-	}
-	memory := 2 * max(j.meta.Size, 1)
-	if err := s.memory.Acquire(ctx, memory); err != nil {
-		return err
-	}
-	defer s.memory.Release(memory)
-	m, files, err := s.readMeta(ctx, j.meta)
-	if _, ok := errors.AsType[damagedMeta](err); ok {
-		// It may have come about on the way.
-		m, files, err = s.readMeta(ctx, j.meta)
-	}
-	damage, isDamaged := errors.AsType[damagedMeta](err)
+	d, err := again(func() (*layout.Description, layout.Cost, error) { return s.bucket.ReadManifest(ctx, j.Object) })
+	fault, isDamaged := errors.AsType[*layout.Error](err)
 	why, isWithheld := rangeio.Withheld(err)
 	switch {
 	case isDamaged:
-		s.find(DamagedMeta, j.meta.Key, damage.Error())
+		s.report(DamagedMeta, j.Key, fault.Err.Error())
 		return nil
 	case isWithheld:
-		s.withhold(j.meta.Key, why, err)
+		s.reportWithheld(j.Key, why, err)
 		return nil
 	case err != nil:
 		return err
 	}
-	seg := tier.Segment{
-		ID: m.SegmentID, Partition: tier.PartitionID{Topic: m.TopicID, Partition: m.Partition}, Topic: m.Topic,
-		BaseOffset: m.BaseOffset, EndOffset: m.EndOffset, Epochs: m.LeaderEpochs, MaxTimestamp: m.MaxTimestamp,
-		EventTime: m.EventTime, BrokerID: m.BrokerID, Size: m.Log.Size, State: tier.CopyFinished,
-		TxnIndexEmpty: len(files.TxnIndex) == 0 && !files.TxnDamaged,
-	}
-	if err := seg.Validate(); err != nil {
-		s.find(DamagedMeta, j.meta.Key, "manifest: "+err.Error())
-		return nil
-	}
-	if s.layout.MetaKey(&seg) != j.meta.Key {
-		s.find(DamagedMeta, j.meta.Key, "its manifest belongs under "+s.layout.MetaKey(&seg))
-		return nil
-	}
 	switch {
-	case j.logSize < 0 && seg.Size == 0: // of nothing there need be no object
+	case j.logSize < 0 && d.LogSize == 0: // of nothing there need be no object
 	case j.logSize < 0:
-		s.find(MissingLog, j.meta.Key, "no .log beside it")
+		s.report(MissingLog, j.Key, "no .log beside it")
 		return nil
-	case j.logSize != seg.Size:
-		s.find(WrongSize, s.layout.LogKey(&seg), fmt.Sprintf("%d bytes, its .meta says %d", j.logSize, seg.Size))
+	case j.logSize != d.LogSize:
+		s.report(WrongSize, strings.TrimSuffix(j.Key, ".meta")+".log", fmt.Sprintf("%d bytes, its .meta says %d", j.logSize, d.LogSize))
 		return nil
 	}
-	lineage, why := checkpoint(files, &seg)
-	s.add(m.ClusterID, seg, j.meta.Key, lineage, why)
+	s.addSegment(d, j.Object)
 	return nil
 }
 
-// damagedMeta is a .meta whose content cannot be believed.
-type damagedMeta struct{ error }
-
-func (s *scan) readMeta(ctx context.Context, o rangeio.Object) (*native.Manifest, *segment.Files, error) {
-	raw, _, _, err := s.store.ReadObject(ctx, o.Key, max(o.Size, 1))
-	if err != nil {
-		return nil, nil, err
-	}
-	m, files, err := native.DecodeMeta(raw)
-	if err != nil {
-		return nil, nil, damagedMeta{err}
-	}
-	return m, files, nil
-}
-
-// checkpoint reads the lineage that travels with a segment, or says why it cannot be used.
-func checkpoint(files *segment.Files, seg *tier.Segment) (lineage []segment.EpochStart, why string) {
-	if files.LeaderEpochs == nil {
-		return nil, "no leader-epoch checkpoint that can be believed"
-	}
-	lineage, err := segment.ParseEpochCheckpoint(files.LeaderEpochs)
-	switch {
-	case err != nil:
-		return nil, err.Error()
-	case len(lineage) == 0:
-		return nil, "its leader-epoch checkpoint is empty"
-	case lineage[len(lineage)-1].Epoch != seg.Epochs[len(seg.Epochs)-1].Epoch:
-		return nil, fmt.Sprintf("its leader-epoch checkpoint ends with epoch %d, the segment with %d",
-			lineage[len(lineage)-1].Epoch, seg.Epochs[len(seg.Epochs)-1].Epoch)
-	}
-	return lineage, ""
-}
-
-func (s *scan) takeStart(ctx context.Context, o rangeio.Object) error {
-	key := o.Key
-	folder, _ := path.Split(key)
-	if o.Size > startLimit {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.unsure[folder] = true
-		s.findings = append(s.findings, Finding{DamagedStart, key, fmt.Sprintf("%d bytes, at most %d are allowed", o.Size, startLimit)})
-		return nil
-	}
-	raw, _, _, err := s.store.ReadObject(ctx, key, startLimit)
-	if why, ok := rangeio.Withheld(err); ok {
-		s.withhold(key, why, err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.unsure[folder] = true
-		return nil
-	}
-	if err != nil {
+func (s *scan) readStart(ctx context.Context, o rangeio.Object) error {
+	start, err := again(func() (*layout.Start, layout.Cost, error) { return s.bucket.ReadStart(ctx, o) })
+	fault, isDamaged := errors.AsType[*layout.Error](err)
+	why, isWithheld := rangeio.Withheld(err)
+	if err != nil && !isDamaged && !isWithheld {
 		return err
 	}
-	start, err := native.DecodeStart(raw)
-	id := tier.PartitionID{}
-	if err == nil {
-		id = tier.PartitionID{Topic: start.TopicID, Partition: start.Partition}
-		if own := s.layout.StartKey(start.Topic, id); own != key {
-			err = fmt.Errorf("it belongs under %s", own)
-		}
+	folder := path.Dir(o.Key)
+	if isWithheld {
+		s.reportWithheld(o.Key, why, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && !s.named(start.TopicID, start.Topic) {
-		err = errors.New("the topic's id has another name elsewhere in the bucket")
-	}
-	if err != nil {
-		s.unsure[folder] = true
-		s.findings = append(s.findings, Finding{DamagedStart, key, err.Error()})
+	_, name := s.bucket.Classify(o.Key)
+	switch {
+	case isWithheld:
+	case isDamaged:
+		s.findings = append(s.findings, Finding{DamagedStart, o.Key, fault.Err.Error()})
+	case !s.hasOneName(name.Partition.Topic, name.Topic):
+		s.findings = append(s.findings, Finding{DamagedStart, o.Key, otherName})
+	default:
+		s.partition(clusterPartition{name.Partition, start.ClusterID}, name.Topic, folder).start = start.Offset
 		return nil
 	}
-	s.at(place{id, start.ClusterID}, start.Topic, folder).start = start.Offset
+	s.startUnknown[folder] = true
 	return nil
 }
 
-func (s *scan) add(cluster string, seg tier.Segment, key string, lineage []segment.EpochStart, why string) {
-	folder, _ := path.Split(key)
+const otherName = "the topic's id has another name elsewhere in the bucket"
+
+func (s *scan) addSegment(d *layout.Description, meta rangeio.Object) {
+	seg := d.Segment
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.named(seg.Partition.Topic, seg.Topic) {
-		s.findings = append(s.findings, Finding{DamagedMeta, key, "the topic's id has another name elsewhere in the bucket"})
+	if !s.hasOneName(seg.Partition.Topic, seg.Topic) {
+		s.findings = append(s.findings, Finding{DamagedMeta, meta.Key, otherName})
 		return
 	}
-	g := s.at(place{seg.Partition, cluster}, seg.Topic, folder)
-	seg.Topic = g.topic // one string for all
-	if len(g.segments) == 0 || isNewer(&seg, &g.newest) {
-		g.newest, g.newestKey, g.checkpoint, g.noLineage = seg, key, lineage, why
+	p := s.partition(clusterPartition{seg.Partition, d.ClusterID}, seg.Topic, path.Dir(meta.Key))
+	seg.Topic = p.topic // one string for all
+	if len(p.segments) == 0 || isNewer(&seg, &p.newest) {
+		p.newest, p.newestMeta = seg, meta
 	}
-	g.segments = append(g.segments, seg)
+	p.segments = append(p.segments, seg)
 }
 
-// named says whether a topic's id goes by one name only; the caller holds the lock.
-func (s *scan) named(id segment.UUID, name string) bool {
+// newest sends the partitions whose newest checkpoint has to be read.
+func (s *scan) newest(_ context.Context, send func(*partitionObjects) error) error {
+	for _, p := range s.partitions {
+		if len(p.segments) > 0 {
+			if err := send(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readCheckpoint reads the lineage that travels with a partition's newest segment, or says why it cannot be used. An
+// error is the store's.
+func (s *scan) readCheckpoint(ctx context.Context, p *partitionObjects) error {
+	c, err := again(func() (*layout.Checkpoint, layout.Cost, error) {
+		return s.bucket.ReadCheckpoint(ctx, &p.newest, p.newestMeta.Size)
+	})
+	fault, isDamaged := errors.AsType[*layout.Error](err)
+	why, isWithheld := rangeio.Withheld(err)
+	switch {
+	case isDamaged:
+		p.noLineage = fault.Err.Error()
+	case isWithheld:
+		p.noLineage = why
+	case err != nil:
+		return err
+	default:
+		last, own := c.Epochs[len(c.Epochs)-1].Epoch, p.newest.Epochs[len(p.newest.Epochs)-1].Epoch
+		if last != own {
+			p.noLineage = fmt.Sprintf("its leader-epoch checkpoint ends with epoch %d, the segment with %d", last, own)
+			return nil
+		}
+		p.lineage = c.Epochs
+	}
+	return nil
+}
+
+// hasOneName says whether a topic's id has one name only; the caller holds the lock.
+func (s *scan) hasOneName(id segment.UUID, name string) bool {
 	known, ok := s.names[id]
 	if !ok {
 		s.names[id] = name
@@ -324,24 +274,24 @@ func (s *scan) named(id segment.UUID, name string) bool {
 	return !ok || known == name
 }
 
-// at gives the gathered of a place; the caller holds the lock.
-func (s *scan) at(p place, topic, folder string) *gathered {
-	g := s.partitions[p]
-	if g == nil {
-		g = &gathered{topic: topic, folder: folder, start: -1}
-		s.partitions[p] = g
+// partition gives what was found of a partition; the caller holds the lock.
+func (s *scan) partition(at clusterPartition, topic, folder string) *partitionObjects {
+	p := s.partitions[at]
+	if p == nil {
+		p = &partitionObjects{topic: topic, folder: folder, start: -1}
+		s.partitions[at] = p
 	}
-	return g
+	return p
 }
 
-func (s *scan) find(problem Problem, object, detail string) {
+func (s *scan) report(problem Problem, object, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.findings = append(s.findings, Finding{problem, object, detail})
 }
 
-func (s *scan) withhold(key, why string, err error) {
-	s.find(Withheld, key, why)
+func (s *scan) reportWithheld(key, why string, err error) {
+	s.report(Withheld, key, why)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.withheld == nil {
@@ -349,20 +299,11 @@ func (s *scan) withhold(key, why string, err error) {
 	}
 }
 
-func (s *scan) advance() {
+func (s *scan) countRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read++
 	if s.progress != nil {
 		s.progress(s.read, s.listed)
-	}
-}
-
-// fail keeps the first error; later ones are of its making.
-func (s *scan) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
 	}
 }
