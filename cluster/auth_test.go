@@ -129,7 +129,7 @@ func TestSASLPasswordComesLate(t *testing.T) {
 	if err := o.Check(); err != nil {
 		t.Error(err)
 	}
-	refresh(t, c)
+	refreshed(t, c)
 }
 
 func TestSASLToken(t *testing.T) {
@@ -316,11 +316,11 @@ func TestTLSRootsRotate(t *testing.T) {
 	c := open(t, cfg, nil)
 	wantKind(t, c.Refresh(t.Context()), Unauthorized)
 	replace(serverCert)
-	refresh(t, c)
+	refreshed(t, c)
 	replace("half a certif")
 	wantKind(t, o.Check(), Option)
 	cfg.Registerer = nil
-	refresh(t, open(t, cfg, nil)) // new connections
+	refreshed(t, open(t, cfg, nil)) // new connections
 	replace(otherCert)
 	wantKind(t, open(t, cfg, nil).Refresh(t.Context()), Unauthorized)
 }

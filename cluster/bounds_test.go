@@ -116,12 +116,12 @@ func TestBoundsOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	if p := named(t, v, "orders").Partitions[1]; p.five() != nothing || !p.BoundsAt.IsZero() || p.Lineage != nil {
 		t.Errorf("not watched, but %+v", p)
 	}
 	id := watch(t, c, "orders")
-	v = refresh(t, c)
+	v = refreshed(t, c)
 	topic, ok := v.Topic(id)
 	if !ok || len(topic.Partitions) != 2 {
 		t.Fatalf("got %+v", v)
@@ -272,7 +272,7 @@ func TestBoundsFromALiar(t *testing.T) {
 	})
 	c := open(t, quiet(k.ListenAddrs()...), nil)
 	watch(t, c, "orders")
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	topic := named(t, v, "orders")
 	if len(topic.Partitions) != 2 || len(v.Topics) != 1 {
 		t.Fatalf("%d topics, %d partitions", len(v.Topics), len(topic.Partitions))

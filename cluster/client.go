@@ -6,11 +6,14 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"coldtap/internal/episode"
+	"coldtap/internal/refresh"
 	"coldtap/segment"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,24 +38,19 @@ type Client struct {
 	opened  time.Time
 	view    atomic.Pointer[View]
 
-	stop context.CancelFunc
-	done chan struct{} // closed when the background job has ended
-	wake chan struct{} // holds one
+	stop   context.CancelFunc
+	done   chan struct{}                      // closed when the background job has ended
+	calls  *refresh.Queue[PartitionID, error] // of Refresh and RefreshOnly
+	newIDs chan struct{}                      // holds one: Watch brought ids that were not watched
 
 	mu      sync.Mutex
 	watched map[segment.UUID]string // names as far as the caller knows them; replaced, never changed
-	next    *waiting                // nil: nobody waits for the next round
 	whole   bool                    // the next round is to be about everything
 	lastErr error
-	closed  bool
 }
 
-// waiting is what the callers of Refresh and RefreshOnly that share a round wait for.
-type waiting struct {
-	done chan struct{} // closed when the round is over
-	err  error         // readable then
-	only map[PartitionID]bool
-}
+// everything stands for all partitions among the keys of calls.
+var everything = PartitionID{}
 
 // Open starts asking the cluster and returns without waiting for it. notify, if not nil, is called with each new View,
 // in order and never concurrently; it must not call Refresh or Close, which wait for it. The Client is the caller's to
@@ -67,7 +65,8 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 		cfg.SASL = at
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	c := &Client{cfg: cfg, notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}),
+		calls: refresh.New[PartitionID, error](), newIDs: make(chan struct{}, 1)}
 	kafka, err := kgo.NewClient(append(cfg.ClientOptions(), kgo.BrokerMaxReadBytes(readBytes), kgo.FetchMaxBytes(1<<20))...)
 	if err != nil {
 		stop()
@@ -99,7 +98,10 @@ func (c *Client) Watch(topics map[segment.UUID]string) {
 	for id := range set {
 		if _, ok := before[id]; !ok {
 			c.whole = true
-			c.wakeUp()
+			select {
+			case c.newIDs <- struct{}{}:
+			default:
+			}
 			return
 		}
 	}
@@ -113,48 +115,23 @@ func (c *Client) View() *View { return c.view.Load() }
 // Partition.BoundsAt tells (not before View.At). Callers that wait together share one round, and at most ten start per
 // second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors
 // are *Error.
-func (c *Client) Refresh(ctx context.Context) error { return c.refresh(ctx) }
+func (c *Client) Refresh(ctx context.Context) error { return c.RefreshOnly(ctx, everything) }
 
 // RefreshOnly is Refresh for a few partitions of watched topics: one Metadata request that names their topics, and to
 // their leaders one request per kind of bound. Where that does not do, because a topic has another id by now or an
 // answer is an error, the round is about everything. Calls that wait together share one round.
 func (c *Client) RefreshOnly(ctx context.Context, partitions ...PartitionID) error {
-	return c.refresh(ctx, partitions...)
-}
-
-func (c *Client) refresh(ctx context.Context, only ...PartitionID) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return errClosed
+	err, unanswered := c.calls.Ask(ctx, partitions...)
+	switch {
+	case unanswered == nil:
+		return err
+	case ctx.Err() != nil:
+		return &Error{Kind: Canceled, Op: "refresh", Err: unanswered}
 	}
-	if c.next == nil {
-		c.next = &waiting{done: make(chan struct{}), only: map[PartitionID]bool{}}
-	}
-	w := c.next
-	for _, p := range only {
-		w.only[p] = true
-	}
-	c.whole = c.whole || len(only) == 0
-	c.wakeUp()
-	c.mu.Unlock()
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-		return &Error{Kind: Canceled, Op: "refresh", Err: ctx.Err()}
-	}
+	return unanswered
 }
 
 var errClosed = &Error{Kind: Canceled, Op: "refresh", Err: errors.New("the cluster's client is closed")}
-
-// wakeUp makes the next round start as soon as it may. The caller holds mu.
-func (c *Client) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
 
 // Age is the time since the requests behind the present View were sent; since Open while there is none.
 func (c *Client) Age() time.Duration {
@@ -182,7 +159,7 @@ func (c *Client) Close() {
 func (c *Client) run(ctx context.Context, at *located) {
 	defer close(c.done)
 	defer c.kafka.Close()
-	defer c.refuse()
+	defer c.calls.Close(errClosed)
 	asker := newAsker(c.kafka, at, c.metrics, c.cfg.logger())
 	outage := newOutage(c.cfg)
 	timer := time.NewTimer(0)
@@ -192,7 +169,8 @@ func (c *Client) run(ctx context.Context, at *located) {
 		timer.Reset(time.Until(due))
 		select {
 		case <-timer.C:
-		case <-c.wake:
+		case <-c.calls.Wanted():
+		case <-c.newIDs:
 		case <-ctx.Done():
 			return
 		}
@@ -205,17 +183,17 @@ func (c *Client) run(ctx context.Context, at *located) {
 			}
 		}
 		begun = time.Now()
-		w, watched, whole := c.begin(begun.Before(due))
+		calls, watched, whole := c.begin(begun.Before(due))
 		if !whole {
-			if view := asker.roundOf(ctx, c.view.Load(), watched, w.only); view != nil {
+			if view := asker.roundOf(ctx, c.view.Load(), watched, calls.Keys); view != nil {
 				c.metrics.few.Inc()
-				c.publish(w, view)
+				c.publish(calls, view)
 				continue
 			}
 		}
 		view, more, err := asker.round(ctx, c.view.Load(), watched)
 		if ctx.Err() != nil {
-			c.finish(w, errClosed)
+			c.finish(calls, errClosed)
 			return
 		}
 		took := time.Since(begun)
@@ -223,7 +201,7 @@ func (c *Client) run(ctx context.Context, at *located) {
 		if err != nil {
 			c.metrics.round(took, resultOf(err.Kind))
 			outage.failed(err)
-			c.finish(w, err)
+			c.finish(calls, err)
 		} else {
 			outage.answered(view, asker.unanswered-asker.refused, asker.firstFailure)
 			result := resultOK
@@ -231,7 +209,7 @@ func (c *Client) run(ctx context.Context, at *located) {
 				result = resultPartial
 			}
 			c.metrics.round(took, result)
-			c.publish(w, view)
+			c.publish(calls, view)
 		}
 		pause := c.cfg.pause(outage.failures)
 		if more {
@@ -241,52 +219,37 @@ func (c *Client) run(ctx context.Context, at *located) {
 	}
 }
 
-// begin takes what the round is for; calls of Refresh from here on wait for the round after it. early says that the
-// round is before its time, so that it is about what somebody waits for, if that is not everything.
-func (c *Client) begin(early bool) (w *waiting, watched map[segment.UUID]string, whole bool) {
+// begin gives the calls that the round answers, nil for none, and what is watched. early says that the round is before
+// its time, so that it is about what the calls are about, if that is not everything.
+func (c *Client) begin(early bool) (calls *refresh.Look[PartitionID, error], watched map[segment.UUID]string, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.wake:
-	default:
-	}
-	w, whole = c.next, !early || c.whole || c.next == nil
-	c.next = nil
+	calls, _ = c.calls.Take(math.MaxInt)
+	whole = !early || c.whole || calls == nil || slices.Contains(calls.Keys, everything)
 	if whole {
 		c.whole = false
+		select {
+		case <-c.newIDs:
+		default:
+		}
 	}
-	return w, c.watched, whole
+	return calls, c.watched, whole
 }
 
 // publish makes a View the newest, tells of it, and lets those go on who waited for it.
-func (c *Client) publish(w *waiting, v *View) {
+func (c *Client) publish(calls *refresh.Look[PartitionID, error], v *View) {
 	c.view.Store(v)
 	if c.notify != nil {
 		c.notify(v)
 	}
-	c.finish(w, nil)
+	c.finish(calls, nil)
 }
 
-func (c *Client) finish(w *waiting, err error) {
+func (c *Client) finish(calls *refresh.Look[PartitionID, error], err error) {
 	c.mu.Lock()
 	c.lastErr = err
 	c.mu.Unlock()
-	if w != nil {
-		w.err = err
-		close(w.done)
-	}
-}
-
-// refuse sends those away who wait for a round that will not be.
-func (c *Client) refuse() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	if c.next != nil {
-		c.next.err = errClosed
-		close(c.next.done)
-		c.next = nil
-	}
+	calls.End(err)
 }
 
 // outage logs when the cluster, or some of its leaders, stop answering and when they are back.

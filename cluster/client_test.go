@@ -60,7 +60,7 @@ func TestOnlyReads(t *testing.T) {
 	if err := k.DeleteTopic("orders"); err != nil {
 		t.Fatal(err)
 	}
-	refresh(t, c)
+	refreshed(t, c)
 	c.Close()
 
 	mu.Lock()
@@ -86,7 +86,7 @@ func TestRefreshIsShared(t *testing.T) {
 	k := brokers(t)
 	views := 0
 	c := open(t, quiet(k.ListenAddrs()...), func(*View) { views++ })
-	refresh(t, c)
+	refreshed(t, c)
 	// The first of them holds a round up until all others wait.
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var metadata atomic.Int64
@@ -140,7 +140,7 @@ func TestRefreshIsShared(t *testing.T) {
 func TestRefreshEndsWithItsContext(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	refresh(t, c)
+	refreshed(t, c)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	k.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
 		close(entered)
@@ -163,7 +163,7 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 func TestCloseSendsWaitersAway(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	k.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
 		close(entered)
@@ -241,7 +241,7 @@ func TestOutage(t *testing.T) {
 	}
 	back := brokers(t, kfake.Ports(ports...))
 	produce(t, back, 0, 2)
-	now := refresh(t, c)
+	now := refreshed(t, c)
 	if c.LastError() != nil || now == v || log.of("the cluster answers again") != 1 {
 		t.Errorf("error %v, logged %v", c.LastError(), log.count)
 	}
@@ -285,7 +285,7 @@ func TestOneBrokerAway(t *testing.T) {
 		return nil, nil, false
 	})
 	for range 3 {
-		v := refresh(t, c)
+		v := refreshed(t, c)
 		parts := named(t, v, "orders").Partitions
 		if parts[0].HighWatermark != 6 || !parts[0].BoundsAt.Equal(v.At) {
 			t.Errorf("of the broker that answers: %+v", parts[0])
@@ -295,7 +295,7 @@ func TestOneBrokerAway(t *testing.T) {
 		}
 	}
 	away.Store(false)
-	refresh(t, c)
+	refreshed(t, c)
 	if log.of("leaders of watched partitions do not answer") != 1 || log.of("all leaders of watched partitions answer again") != 1 {
 		t.Errorf("logged %v", log.count)
 	}
@@ -355,12 +355,12 @@ func TestRequestsOfARound(t *testing.T) {
 		delete(counted, int16(key))
 		return n
 	}
-	refresh(t, c)
+	refreshed(t, c)
 	if m, l, o := count(kmsg.Metadata), count(kmsg.ListOffsets), count(kmsg.OffsetForLeaderEpoch); m != 1 || l != 2*int(boundKinds) || o != 0 {
 		t.Errorf("one round, two brokers: %d Metadata, %d ListOffsets, %d OffsetForLeaderEpoch", m, l, o)
 	}
 	c.Watch(nameless())
-	refresh(t, c)
+	refreshed(t, c)
 	if m, l := count(kmsg.Metadata), count(kmsg.ListOffsets); m != 1 || l != 0 {
 		t.Errorf("nothing watched: %d Metadata, %d ListOffsets", m, l)
 	}
@@ -398,7 +398,7 @@ func TestMetricsAreRegistered(t *testing.T) {
 	cfg := quiet(k.ListenAddrs()...)
 	reg := cfg.Registerer.(*prometheus.Registry)
 	c := open(t, cfg, nil)
-	refresh(t, c)
+	refreshed(t, c)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

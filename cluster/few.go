@@ -14,7 +14,7 @@ import (
 // roundOf asks for a few partitions of watched topics alone, and gives the View with what came of it: six requests
 // where a round about everything sends five to each broker and a list of all topics. nil: it takes that round to tell,
 // because a topic was not watched in the last one, is gone or may not be described, or because brokers do not answer.
-func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUID]string, only map[PartitionID]bool) *View {
+func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUID]string, only []PartitionID) *View {
 	if last == nil || a.version < idVersion {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUI
 	defer cancel()
 	at := time.Now()
 	topics := map[segment.UUID][]*partition{}
-	for id := range only {
+	for _, id := range only {
 		_, wanted := watched[id.Topic]
 		p := a.topics[id.Topic][id.Partition]
 		if !wanted || p == nil || a.missing[id.Topic] != nil {

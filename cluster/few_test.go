@@ -58,7 +58,7 @@ func TestRefreshOnly(t *testing.T) {
 	c := open(t, quiet(k.ListenAddrs()...), nil)
 	id := watch(t, c, "orders")
 	c.Watch(nameless(id, named(t, c.View(), "payments").ID))
-	before := refresh(t, c)
+	before := refreshed(t, c)
 	produce(t, k, 1, 3)
 	a.reset()
 	called := time.Now()
@@ -97,7 +97,7 @@ func TestRefreshOnly(t *testing.T) {
 func TestRefreshOnlyNeedsAllToTell(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	id := named(t, refresh(t, c), "orders").ID
+	id := named(t, refreshed(t, c), "orders").ID
 	only := func(of PartitionID) *View {
 		t.Helper()
 		rounds := testutil.ToFloat64(c.metrics.rounds.WithLabelValues(resultOK))

@@ -44,8 +44,8 @@ func open(t *testing.T, cfg Config, notify func(*View)) *Client {
 	return c
 }
 
-// refresh gives the View of a round that starts now.
-func refresh(t *testing.T, c *Client) *View {
+// refreshed gives the View of a round that starts now.
+func refreshed(t *testing.T, c *Client) *View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -69,7 +69,7 @@ func named(t *testing.T, v *View, name string) *Topic {
 // watch makes c keep a topic by its name, and gives its id.
 func watch(t *testing.T, c *Client, name string) segment.UUID {
 	t.Helper()
-	id := named(t, refresh(t, c), name).ID
+	id := named(t, refreshed(t, c), name).ID
 	c.Watch(nameless(id))
 	return id
 }
@@ -77,7 +77,7 @@ func watch(t *testing.T, c *Client, name string) segment.UUID {
 // part is a partition of the topic orders after a fresh round.
 func part(t *testing.T, c *Client, number int) Partition {
 	t.Helper()
-	return named(t, refresh(t, c), "orders").Partitions[number]
+	return named(t, refreshed(t, c), "orders").Partitions[number]
 }
 
 func produce(t *testing.T, k *kfake.Cluster, partition int32, n int, opts ...kgo.Opt) {

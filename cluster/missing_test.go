@@ -89,11 +89,11 @@ func TestMissingTopics(t *testing.T) {
 				}
 			} else {
 				r.set(false, nil)
-				refresh(t, c)
+				refreshed(t, c)
 			}
 			r.set(false, tt.codes...)
 			c.Watch(map[segment.UUID]string{r.topic: "orders"})
-			v := refresh(t, c)
+			v := refreshed(t, c)
 			topic, ok := v.Topic(r.topic)
 			if want := tt.why == 0 || seen && tt.why != TopicGone; ok != want || ok && len(topic.Partitions) != 2 {
 				t.Errorf("%s, seen %v: there %v: %+v", tt.name, seen, ok, topic)
@@ -129,7 +129,7 @@ func TestDeniedTopicShows(t *testing.T) {
 		t.Error("the metrics do not say it")
 	}
 	r.set(true, nil)
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	if p := named(t, v, "orders").Partitions[0]; !p.BoundsAt.Equal(v.At) || len(v.Missing) != 0 {
 		t.Errorf("got %+v, missing %v", p, v.Missing)
 	}
@@ -154,7 +154,7 @@ func TestMissingTopicsRest(t *testing.T) {
 	c := open(t, quiet(k.ListenAddrs()...), nil)
 	c.Watch(nameless(r.topic))
 	for range 16 {
-		if v := refresh(t, c); v.Missing[r.topic] != TopicDenied {
+		if v := refreshed(t, c); v.Missing[r.topic] != TopicDenied {
 			t.Fatalf("missing %v", v.Missing)
 		}
 	}
@@ -165,7 +165,7 @@ func TestMissingTopicsRest(t *testing.T) {
 		t.Errorf("asked for %d times", n)
 	}
 	r.set(true, nil)
-	if v := refresh(t, c); len(v.Missing) != 0 || len(v.Topics) != 1 {
+	if v := refreshed(t, c); len(v.Missing) != 0 || len(v.Topics) != 1 {
 		t.Errorf("missing %v", v.Missing)
 	}
 }
@@ -181,13 +181,13 @@ func TestMissingTopicsOfOldBrokers(t *testing.T) {
 		k, r := withRights(t, kfake.MaxVersions(versions))
 		r.set(false, tt.code)
 		c := open(t, quiet(k.ListenAddrs()...), nil)
-		refresh(t, c)
+		refreshed(t, c)
 		c.Watch(map[segment.UUID]string{r.topic: "orders"})
-		if v := refresh(t, c); v.Missing[r.topic] != tt.why {
+		if v := refreshed(t, c); v.Missing[r.topic] != tt.why {
 			t.Errorf("%v: missing %v", tt.code, v.Missing)
 		}
 		c.Watch(nameless(r.topic, segment.UUID{7})) // of which nobody knows a name
-		if v := refresh(t, c); v.Missing[segment.UUID{7}] != TopicUnclear {
+		if v := refreshed(t, c); v.Missing[segment.UUID{7}] != TopicUnclear {
 			t.Errorf("%v: missing %v", tt.code, v.Missing)
 		}
 		c.Close()
@@ -206,7 +206,7 @@ func TestMissingTopicsAnsweredByNonsense(t *testing.T) {
 	})
 	c := open(t, quiet(k.ListenAddrs()...), nil)
 	c.Watch(nameless(id))
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	if len(v.Topics) != 0 || v.Missing[id] != TopicUnclear || len(v.Missing) != 1 {
 		t.Errorf("got %+v", v)
 	}

@@ -28,13 +28,13 @@ func TestTopicCreatedAgain(t *testing.T) {
 	if err := k.DeleteTopic("orders"); err != nil {
 		t.Fatal(err)
 	}
-	if v := refresh(t, c); len(v.Topics) != 0 {
+	if v := refreshed(t, c); len(v.Topics) != 0 {
 		t.Errorf("deleted, but %+v", v.Topics)
 	}
 	if err := k.CreateTopic("orders", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	again := named(t, v, "orders")
 	if _, ok := v.Topic(id); ok || again.ID == id || again.ID.IsZero() {
 		t.Errorf("id before %v, now %v", id, again.ID)
@@ -87,7 +87,7 @@ func answerTopic(name string, id segment.UUID, epoch int32, leaders ...int32) km
 func TestTopicInTrouble(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	before := named(t, refresh(t, c), "orders")
+	before := named(t, refreshed(t, c), "orders")
 	var code atomic.Int32
 	metadataWith(k, func(_ *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
 		answer := answerTopic("orders", before.ID, 0)
@@ -95,11 +95,11 @@ func TestTopicInTrouble(t *testing.T) {
 		resp.Topics = []kmsg.MetadataResponseTopic{answer}
 	})
 	code.Store(int32(kerr.LeaderNotAvailable.Code))
-	if now := named(t, refresh(t, c), "orders"); now.ID != before.ID || len(now.Partitions) != 2 {
+	if now := named(t, refreshed(t, c), "orders"); now.ID != before.ID || len(now.Partitions) != 2 {
 		t.Errorf("got %+v", now)
 	}
 	code.Store(int32(kerr.UnknownTopicOrPartition.Code))
-	if v := refresh(t, c); len(v.Topics) != 0 {
+	if v := refreshed(t, c); len(v.Topics) != 0 {
 		t.Errorf("gone, but %+v", v.Topics)
 	}
 }
@@ -120,7 +120,7 @@ func TestMetadataThatIsHostile(t *testing.T) {
 			answerTopic("same-id", id, 0, 0), answerTopic("../etc", segment.UUID{4}, 0, 0), nameless, twice}
 	})
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	if len(v.Topics) != 2 || v.Topics[0].Name != "orders" || v.Topics[0].ID != id || v.Topics[1].Name != "twice" {
 		t.Fatalf("got %+v", v.Topics)
 	}
@@ -135,7 +135,7 @@ func TestMetadataThatIsHostile(t *testing.T) {
 		t.Errorf("partitions %v", numbers)
 	}
 	c.Watch(nameless(id, segment.UUID{2}))
-	refresh(t, c)
+	refreshed(t, c)
 	for _, reason := range []string{rejectName, rejectRepeated} {
 		if testutil.ToFloat64(c.metrics.rejected.WithLabelValues(reason)) == 0 {
 			t.Errorf("not counted: %s", reason)
@@ -148,7 +148,7 @@ const math32 = 1<<31 - 1
 func TestMetadataWithoutBrokers(t *testing.T) {
 	k := brokers(t)
 	c := open(t, quiet(k.ListenAddrs()...), nil)
-	v := refresh(t, c)
+	v := refreshed(t, c)
 	metadataWith(k, func(_ *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) { resp.Brokers = nil })
 	wantKind(t, c.Refresh(t.Context()), Answer)
 	wantKind(t, c.LastError(), Answer)

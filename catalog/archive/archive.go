@@ -13,6 +13,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/internal/episode"
+	"coldtap/internal/refresh"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -72,19 +73,15 @@ type Archive struct {
 
 	background context.Context // of the listings; cancel ends it
 	cancel     context.CancelFunc
-	done       chan struct{}
-	kick       chan struct{}
+	running    sync.WaitGroup                          // goroutines that list
+	bucket     *refresh.Queue[struct{}, error]         // calls for a listing of the bucket
+	partitions *refresh.Queue[tier.PartitionID, error] // calls for a listing of a partition
 
 	mu           sync.Mutex
 	ready        bool
-	closed       bool
 	trouble      *catalog.Error // of the newest listing, nil when it went well
 	settled, all int64          // manifests, of the running listing
-	waiting      []chan error   // calls that the next listing answers
 	refused      time.Time      // until then trouble is the answer
-	asked        map[tier.PartitionID]*asked
-	looking      sync.WaitGroup // goroutines that list partitions
-	turns        chan struct{}  // of listings of partitions that run
 
 	known *known
 	// Under the lock of known.
@@ -115,8 +112,8 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Archive{
-		opt: opt, log: opt.Logger, tier: tier.New(), done: make(chan struct{}), kick: make(chan struct{}, 1),
-		asked: make(map[tier.PartitionID]*asked), turns: make(chan struct{}, maxLooks),
+		opt: opt, log: opt.Logger, tier: tier.New(),
+		bucket: refresh.New[struct{}, error](), partitions: refresh.New[tier.PartitionID, error](),
 		known: newKnown(), census: new(census), listed: new(tally), retry: minRetry,
 	}
 	a.cluster.Store(new(string))
@@ -126,18 +123,17 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: err}
 	}
 	a.background, a.cancel = context.WithCancel(context.Background())
-	go a.follow(a.background)
+	a.running.Go(func() { a.follow(a.background) })
+	a.running.Go(func() { a.partitions.Run(a.background, maxLooks, 1, a.refreshPartition) })
 	return a, nil
 }
 
 // Close ends the listing and waits for it. What was read by then is in the snapshot file. The last view stays valid.
 func (a *Archive) Close() error {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
 	a.cancel()
-	a.looking.Wait()
-	<-a.done
+	a.bucket.Close(errClosed())
+	a.partitions.Close(errClosed())
+	a.running.Wait()
 	return nil
 }
 
@@ -200,51 +196,35 @@ func grouped(n int64) string {
 // partition a listing begins at most once a second, and at most 4 run at a time: callers wait for theirs as long as ctx
 // allows. It never waits for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
 func (a *Archive) Refresh(ctx context.Context, partition tier.PartitionID) error {
-	answer := make(chan error, 1)
-	a.mu.Lock()
-	switch {
-	case a.closed:
-		a.mu.Unlock()
+	if a.background.Err() != nil {
 		return errClosed()
-	case !a.ready:
-		defer a.mu.Unlock()
-		return a.readyLocked()
-	case !partition.Topic.IsZero():
-		a.join(partition, answer)
-		a.mu.Unlock()
-		return await(ctx, answer)
-	case time.Now().Before(a.refused):
+	}
+	if err := a.Ready(); err != nil {
+		return err
+	}
+	if !partition.Topic.IsZero() {
+		return outcome(a.partitions.Ask(ctx, partition))
+	}
+	a.mu.Lock()
+	if time.Now().Before(a.refused) {
 		defer a.mu.Unlock()
 		return a.trouble
 	}
 	a.mu.Unlock()
-	return a.ask(ctx)
+	return a.awaitListing(ctx)
 }
 
-// ask waits for a listing of the bucket that begins now.
-func (a *Archive) ask(ctx context.Context) error {
-	answer := make(chan error, 1)
-	a.mu.Lock()
-	if a.closed {
-		a.mu.Unlock()
-		return errClosed()
-	}
-	a.waiting = append(a.waiting, answer)
-	a.mu.Unlock()
-	select {
-	case a.kick <- struct{}{}:
-	default:
-	}
-	return await(ctx, answer)
+// awaitListing waits for a listing of the bucket that begins now.
+func (a *Archive) awaitListing(ctx context.Context) error {
+	return outcome(a.bucket.Ask(ctx, struct{}{}))
 }
 
-func await(ctx context.Context, answer <-chan error) error {
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return failure(ctx.Err())
+// outcome is what a call comes to: the listing's error, or why the call did not wait for one.
+func outcome(err, unanswered error) error {
+	if unanswered != nil {
+		return failure(unanswered)
 	}
+	return err
 }
 
 func errClosed() error {
@@ -265,7 +245,6 @@ func failure(err error) *catalog.Error {
 
 // follow lists the bucket at the start, every Refresh, and on demand.
 func (a *Archive) follow(ctx context.Context) {
-	defer close(a.done)
 	a.loadFile()
 	timer := time.NewTimer(a.pause(a.look(ctx)))
 	defer timer.Stop()
@@ -273,13 +252,9 @@ func (a *Archive) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			a.saveFile()
-			a.answer(a.takeWaiting(), errClosed())
 			return
 		case <-timer.C:
-		case <-a.kick:
-			if !a.isWanted() {
-				continue // the listing before has answered it
-			}
+		case <-a.bucket.Wanted():
 		}
 		timer.Reset(a.pause(a.look(ctx)))
 	}
@@ -298,62 +273,45 @@ func (a *Archive) pause(err error) time.Duration {
 	return math.MaxInt64
 }
 
-func (a *Archive) isWanted() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.waiting) > 0
-}
-
 func (a *Archive) isReady() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ready
 }
 
-func (a *Archive) takeWaiting() []chan error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	w := a.waiting
-	a.waiting = nil
-	return w
-}
-
-func (a *Archive) answer(waiting []chan error, err error) {
-	for _, w := range waiting {
-		w <- err
-	}
-}
-
 // look lists the bucket once, and answers those who waited for it when it began. A failure is an answer to those who
 // came since as well; anything else they have to hear of the next one, for this one may have passed already what they
 // ask about.
 func (a *Archive) look(ctx context.Context) error {
-	waiting := a.takeWaiting()
+	calls, _ := a.bucket.Take(1)
 	err := a.list(ctx)
+	var trouble *catalog.Error
+	var answer error
+	if err != nil {
+		trouble = failure(err)
+		answer = trouble
+	}
 	a.mu.Lock()
+	a.trouble = trouble
 	if err == nil {
-		a.ready, a.trouble = true, nil
+		a.ready = true
 	} else {
-		a.trouble = failure(err)
 		a.refused = time.Now().Add(failedQuiet)
-		waiting = append(waiting, a.waiting...)
-		a.waiting = nil
 	}
-	now := a.trouble
 	a.mu.Unlock()
-	var verdict error
-	if now != nil {
-		verdict = now
+	calls.End(answer)
+	if err != nil {
+		later, _ := a.bucket.Take(1)
+		later.End(answer)
 	}
-	a.answer(waiting, verdict)
-	a.metrics.Polled(verdict)
+	a.metrics.Polled(answer)
 	switch {
-	case now == nil:
+	case trouble == nil:
 		if lasted, logged := a.failing.Over(time.Now()); logged {
 			a.log.Info("the archive can be read again", "store", a.opt.Store.String(), "after", lasted.Round(time.Millisecond))
 		}
-	case ctx.Err() == nil && a.failing.Failed(time.Now(), troubleKind(now), true):
-		a.log.Warn("the archive cannot be read", "store", a.opt.Store.String(), "error", now)
+	case ctx.Err() == nil && a.failing.Failed(time.Now(), troubleKind(trouble), true):
+		a.log.Warn("the archive cannot be read", "store", a.opt.Store.String(), "error", trouble)
 	}
 	return err
 }

@@ -151,7 +151,7 @@ func TestListingGoesOnWhereItFailed(t *testing.T) {
 	last := faultstore.Exactly(all[2].stem() + aiven.SuffixManifest)
 	b.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: last, Times: 1, Fault: faultstore.Fault{Kind: rangeio.Throttled}})
 	a := b.start(t, Options{Parallel: 1})
-	if err := a.ask(t.Context()); err != nil {
+	if err := a.awaitListing(t.Context()); err != nil {
 		wantKind(t, err, catalog.Unavailable, "")
 	}
 	waitReady(t, a)
@@ -645,7 +645,7 @@ func TestConcurrentReaders(t *testing.T) {
 				} else {
 					m.remove(b)
 				}
-				if err := a.ask(t.Context()); err != nil {
+				if err := a.awaitListing(t.Context()); err != nil {
 					t.Error(err)
 				}
 				// Whatever comes and goes above it, the beginning is there.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/internal/refresh"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -23,71 +24,28 @@ const (
 	lookTries = 5
 )
 
-// asked is a partition that somebody wants listed, or that was a moment ago.
-type asked struct {
-	waiting []chan error // that the next listing answers
-}
-
-// join has a partition listed for whoever waits for the answer; the caller holds the lock.
-func (a *Archive) join(id tier.PartitionID, answer chan error) {
-	w := a.asked[id]
-	if w == nil {
-		w = new(asked)
-		a.asked[id] = w
-		a.looking.Go(func() { a.attend(a.background, id, w) })
+// refreshPartition is one look at a partition, for the calls that share it.
+func (a *Archive) refreshPartition(ctx context.Context, l *refresh.Look[tier.PartitionID, error]) {
+	began := time.Now()
+	err := a.lookAt(ctx, l.Keys[0])
+	next := began.Add(lookPause)
+	// A large partition takes hundreds of requests a look: two thirds of the time are for the others.
+	if took := time.Since(began); took > lookPause/2 {
+		next = began.Add(3 * took)
 	}
-	w.waiting = append(w.waiting, answer)
-}
-
-// attend lists a partition while somebody waits for it.
-func (a *Archive) attend(ctx context.Context, id tier.PartitionID, w *asked) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		select {
-		case a.turns <- struct{}{}:
-		case <-ctx.Done():
-			a.answer(a.takeAsked(id, w, true), errClosed())
-			return
-		}
-		waiting := a.takeAsked(id, w, false)
-		if len(waiting) == 0 {
-			<-a.turns
-			return
-		}
-		pause.Reset(lookPause)
-		began := time.Now()
-		err := a.lookAt(ctx, id)
-		// A large partition takes hundreds of requests a look: two thirds of the time are for the others.
-		if took := time.Since(began); took > lookPause/2 {
-			pause.Reset(2 * took)
-		}
-		<-a.turns
-		if errors.Is(err, errWhole) {
-			err = a.ask(ctx)
-		}
+	l.Rest(l.Keys[0], func() time.Time { return next })
+	end := func(err error) {
 		if ctx.Err() != nil {
 			err = errClosed()
 		}
 		a.metrics.Polled(err)
-		a.answer(waiting, err)
+		l.End(err)
 	}
-}
-
-// takeAsked takes those who wait for a partition; when nobody does, or at last, the partition is asked for no more.
-func (a *Archive) takeAsked(id tier.PartitionID, w *asked, last bool) []chan error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	waiting := w.waiting
-	w.waiting = nil
-	if last || len(waiting) == 0 {
-		delete(a.asked, id)
+	if !errors.Is(err, errWhole) {
+		end(err)
+		return
 	}
-	return waiting
+	a.running.Go(func() { end(a.awaitListing(ctx)) })
 }
 
 // errWhole says that only a listing of the bucket can tell.

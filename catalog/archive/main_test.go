@@ -56,7 +56,7 @@ func (b *bucket) start(t *testing.T, o Options) *Archive {
 
 func waitReady(t *testing.T, a *Archive) {
 	t.Helper()
-	if err := a.ask(t.Context()); err != nil || a.Ready() != nil {
+	if err := a.awaitListing(t.Context()); err != nil || a.Ready() != nil {
 		t.Fatal(err, a.Ready())
 	}
 }
@@ -64,7 +64,7 @@ func waitReady(t *testing.T, a *Archive) {
 // relist lists again, whatever the last listing found.
 func relist(t *testing.T, a *Archive) {
 	t.Helper()
-	if err := a.ask(t.Context()); err != nil {
+	if err := a.awaitListing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -218,7 +218,7 @@ func TestBucketOfSeveralClusters(t *testing.T) {
 	}
 	b.Set(l.MetaKey(s), raw)
 	a := b.start(t, Options{})
-	if err := a.ask(t.Context()); err == nil {
+	if err := a.awaitListing(t.Context()); err == nil {
 		t.Fatal("one was guessed")
 	}
 	wantKind(t, a.Ready(), catalog.WrongCluster, `"another" (1 segments)`)

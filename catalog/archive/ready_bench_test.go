@@ -102,7 +102,7 @@ func BenchmarkReadyFromSnapshot(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := a.ask(b.Context()); err != nil || a.Snapshot().Segments() != segments || a.Report().Read != 0 {
+		if err := a.awaitListing(b.Context()); err != nil || a.Snapshot().Segments() != segments || a.Report().Read != 0 {
 			b.Fatal(err, a.Report())
 		}
 		b.ReportMetric(float64(cpu()-began)/1e9, "cpu-s")

@@ -61,7 +61,7 @@ func BenchmarkFirstListing(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer a.Close()
-				if err := a.ask(b.Context()); err != nil || a.Snapshot().Segments() != 10_000 {
+				if err := a.awaitListing(b.Context()); err != nil || a.Snapshot().Segments() != 10_000 {
 					b.Fatal(err, a.Report())
 				}
 			}

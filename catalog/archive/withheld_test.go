@@ -83,7 +83,7 @@ func TestEverythingWithheld(t *testing.T) {
 		three(b)
 		restore := b.faults.Inject(faultstore.Rule{Op: faultstore.Get, Fault: faultstore.Fault{Kind: kind}})
 		a := b.start(t, Options{})
-		if err := a.ask(t.Context()); err == nil {
+		if err := a.awaitListing(t.Context()); err == nil {
 			t.Errorf("%v: ready", kind)
 		}
 		wantKind(t, a.Ready(), catalog.NotReady, kind.String())
@@ -104,7 +104,7 @@ func TestWrongPrefixNamesTheKey(t *testing.T) {
 		m.prefix = "tiered/"
 		m.put(b)
 		a := b.start(t, Options{})
-		a.ask(t.Context())
+		a.awaitListing(t.Context())
 		if err := a.Ready(); err == nil || !strings.Contains(err.Error(), "layout.aiven.key_prefix") || !strings.Contains(err.Error(), prefix) {
 			t.Errorf("%q: %v", prefix, err)
 		}

@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	"internal/jsonenc":    {"segment"},
 	"internal/invariants": {},
 	"internal/readlimit":  {},
+	"internal/refresh":    {},
 	"internal/rfc3339":    {},
 	"internal/filelock":   {},
 	"internal/archtest":   {},
