@@ -205,9 +205,9 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// TestTransactionIndexIsEmptyOnlyWhereProven: a read of an earlier segment passes over segments whose transaction index is
-// empty (tier.Segment.TxnIndexEmpty), so that what is not proven to be empty must not be called so. The manifest alone
-// decides: damage to the index's own bytes changes nothing.
+// TestTransactionIndexIsEmptyOnlyWhereProven: a read of an earlier segment passes over segments whose transaction index
+// is empty (tier.Segment.TxnIndexEmpty), so that what is not proven to be empty must not be called so. The manifest
+// alone decides: damage to the index's own bytes changes nothing.
 func TestTransactionIndexIsEmptyOnlyWhereProven(t *testing.T) {
 	file := func(m map[string]any) map[string]any { return m["files"].(map[string]any)["txnindex"].(map[string]any) }
 	for name, tt := range map[string]struct {

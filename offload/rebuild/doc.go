@@ -11,8 +11,9 @@
 //   - A start object is the only word about a start that has moved. A partition whose start object is damaged is left
 //     out whole: records that retention has deleted must not come back.
 //   - A catalog that holds anything that the bucket does not tell is refused before the first step.
-//   - The bucket is only ever read, and of a .meta object only its manifest and, of the newest segment of each partition,
-//     its leader-epoch checkpoint. Memory is about 300 bytes a segment and what native.Scanner allows for manifests.
+//   - The bucket is only ever read, and of a .meta object only its manifest and, of the newest segment of each
+//     partition, its leader-epoch checkpoint. Memory is about 300 bytes a segment and what native.Scanner allows for
+//     manifests.
 //
 // Non-goals: checking the bytes of logs (`coldtap inspect verify --deep` does), holes that --skip-damaged has recorded
 // (no object tells of them, so that they come back as gaps), layouts other than native.
