@@ -87,9 +87,6 @@ func (d *Dataset) Snapshot() *tier.Snapshot { return d.Tier.Snapshot() }
 // Ready is always nil: the metadata is complete once Generate returns.
 func (d *Dataset) Ready() error { return nil }
 
-// Known is always nil.
-func (d *Dataset) Known(tier.PartitionID) error { return nil }
-
 // Refresh has nothing to catch up with.
 func (d *Dataset) Refresh(context.Context, tier.PartitionID) error { return nil }
 

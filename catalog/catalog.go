@@ -14,7 +14,8 @@ import (
 
 // Source is a tier that is kept up to date with the store of its metadata. All methods may be called concurrently.
 type Source interface {
-	// Snapshot is the newest consistent view; never nil.
+	// Snapshot is the newest consistent view; never nil. Where its bounds cannot be relied on (tier.Certainty), the reason
+	// is an *Error of Kind NotReady.
 	Snapshot() *tier.Snapshot
 	// Ready is nil once the view is complete, else an *Error that says why not.
 	Ready() error
@@ -22,9 +23,6 @@ type Source interface {
 	// means that the view is from after the call, for what concerns the partition; the zero id means no partition in
 	// particular.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
-	// Known is nil when what the view says of a partition's bounds can be relied on, else an *Error of Kind NotReady that
-	// says why not: its leader has not told them yet, or the cluster denies them.
-	Known(partition tier.PartitionID) error
 	// ClusterID is the Kafka cluster's id, empty while unknown.
 	ClusterID() string
 }

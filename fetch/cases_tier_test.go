@@ -301,40 +301,39 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// What the source does not vouch for is not answered, and what it says goes with the view that it is said of.
+// uncertain says that a partition's bounds are not known; nil takes it back.
+func uncertain(partition int32, reason error) tier.Change {
+	c := tier.CertaintyChanged{Topic: testTopic}
+	if reason != nil {
+		c.Certainty = &tier.TopicCertainty{Except: map[int32]tier.Certainty{partition: {State: tier.BoundsUnknown, Reason: reason}}}
+	}
+	return c
+}
+
+// What the view does not vouch for is not answered.
 func TestBoundsThatAreNotKnown(t *testing.T) {
 	s := newStand(t, shape{})
 	s.plain()
 	unknown := errors.New("nobody has told")
-	s.known = func() error { return unknown }
+	s.apply(uncertain(0, unknown))
 	wantKind(t, "not known", s.records(from(0)), NotReady)
-	if _, err := s.Partition("t", segment.UUID{}, 0); kindOf(err) != NotReady {
+	if _, err := s.Partition("t", segment.UUID{}, 0); kindOf(err) != NotReady || !errors.Is(err, unknown) {
 		t.Errorf("its bounds: %v", err)
 	}
+	if _, err := s.Partition("t", segment.UUID{}, 1); kindOf(err) != PartitionUnknown {
+		t.Errorf("another partition: %v", err)
+	}
+	s.apply(tier.CertaintyChanged{Topic: testTopic, Certainty: &tier.TopicCertainty{All: tier.Certainty{State: tier.BoundsStale}}})
+	want(t, "stale bounds are used", s.records(from(290)), offsetsOf(290, 299), EndTier, 300)
 	// The partition is cut, and known again only in the view after that.
 	part := tier.PartitionID{Topic: testTopic}
-	asked := 0
-	s.known = func() error {
-		if asked++; asked == 1 {
-			s.apply(tier.LineageChanged{Partition: part, Epochs: []segment.EpochStart{{Epoch: 9, StartOffset: 0}}})
-		} else {
-			return unknown
-		}
-		return nil
-	}
+	s.apply(tier.LineageChanged{Partition: part, Epochs: []segment.EpochStart{{Epoch: 9, StartOffset: 0}}}, uncertain(0, unknown))
 	if _, err := s.Partition("t", segment.UUID{}, 0); kindOf(err) != NotReady {
-		t.Errorf("cut while it was asked: %v", err)
-	}
-	if asked != 2 {
-		t.Errorf("asked %d times, want once for each view", asked)
+		t.Errorf("cut: %v", err)
 	}
 	// A read waits for a round of asking the brokers.
-	s.known = func() error { return unknown }
 	s.refresh = func() error {
-		s.apply(tier.LineageChanged{Partition: part})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.known = nil
+		s.apply(tier.LineageChanged{Partition: part}, uncertain(0, nil))
 		return nil
 	}
 	want(t, "known after a refresh", s.records(from(290)), offsetsOf(290, 299), EndTier, 300)

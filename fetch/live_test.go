@@ -84,7 +84,7 @@ func TestTopicsThatTheClusterHas(t *testing.T) {
 		}
 	}
 	// A partition whose leader has told nothing is none that is not there.
-	s.known = func() error { return away }
+	s.apply(uncertain(1, away))
 	if _, err := s.Service.Partition("idle", segment.UUID{}, 1); kindOf(err) != NotReady {
 		t.Errorf("partition 1: %v", err)
 	}

@@ -56,27 +56,13 @@ func (s *Service) find(name string, id segment.UUID, partition int32) (*tier.Sna
 	if err != nil {
 		return nil, tier.Topic{}, nil, err
 	}
-	p, ok := snap.Partition(tier.PartitionID{Topic: topic.ID, Partition: partition})
+	of := tier.PartitionID{Topic: topic.ID, Partition: partition}
+	p, ok := snap.Partition(of)
+	if unsure := snap.Certainty(of).Reason; unsure != nil {
+		return snap, topic, p, failure(NotReady, unsure, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
+	}
 	if !ok {
-		if err := s.cfg.Source.Known(tier.PartitionID{Topic: topic.ID, Partition: partition}); err != nil {
-			return nil, tier.Topic{}, nil, failure(NotReady, err, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
-		}
 		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "topic %q has no partition %d in the tier", topic.Name, partition)
-	}
-	known := s.cfg.Source.Known(p.ID())
-	for range 64 {
-		// The answer goes with a view that is the same before and after it.
-		now := s.cfg.Source.Snapshot()
-		if now == snap {
-			break
-		}
-		snap, known = now, s.cfg.Source.Known(p.ID())
-	}
-	if known != nil {
-		return snap, topic, p, failure(NotReady, known, "the bounds of partition %d of topic %q are not known", partition, topic.Name)
-	}
-	if p, ok = snap.Partition(p.ID()); !ok {
-		return nil, tier.Topic{}, nil, failure(PartitionUnknown, nil, "partition %d of topic %q left the tier", partition, topic.Name)
 	}
 	return snap, topic, p, nil
 }

@@ -22,8 +22,6 @@ type Source interface {
 	// Refresh catches up now; nil means that the view is from after the call, for what concerns the partition: what its
 	// bounds then don't tell, nobody does.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
-	// Known is nil when the view's bounds of a partition can be relied on, else why not.
-	Known(partition tier.PartitionID) error
 	ClusterID() string
 }
 

@@ -36,7 +36,6 @@ type stand struct {
 	indexes  int
 	ready    error
 	refresh  func() error
-	known    func() error
 	loadLog  func(seg segment.UUID, off int64) error // nil = the bytes
 	loadFile func(seg segment.UUID) error
 }
@@ -144,15 +143,6 @@ func (s *standSource) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
-}
-func (s *standSource) Known(tier.PartitionID) error {
-	s.mu.Lock()
-	known := s.known
-	s.mu.Unlock()
-	if known != nil {
-		return known()
-	}
-	return nil
 }
 func (s *standSource) Refresh(context.Context, tier.PartitionID) error {
 	s.mu.Lock()

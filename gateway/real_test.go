@@ -46,8 +46,6 @@ func (l logBytes) LoadChunk(_ context.Context, off int64, dst []byte, _ cache.Ur
 // catalog is a tier as fetch's source.
 type catalog struct{ *tier.Tier }
 
-func (catalog) Known(tier.PartitionID) error { return nil }
-
 func (catalog) Ready() error                                    { return nil }
 func (catalog) Refresh(context.Context, tier.PartitionID) error { return nil }
 func (catalog) ClusterID() string                               { return "test" }

@@ -58,6 +58,13 @@ type BoundsChanged struct {
 	Bounds    Bounds
 }
 
+// CertaintyChanged replaces how far the bounds of a topic's partitions can be relied on; nil takes back what an earlier
+// one said. The zero Topic stands for all topics that no such change names, whose bounds are certain without one.
+type CertaintyChanged struct {
+	Topic     segment.UUID
+	Certainty *TopicCertainty
+}
+
 // LineageChanged replaces a partition's known leader epochs, as a broker's leader-epoch checkpoint lists them: its
 // first entry may have been trimmed to the broker's log start, and what lies below is derived from the segments. No
 // epochs: all is derived.
@@ -83,6 +90,7 @@ func (SegmentRestored) change()    {}
 func (EpochRestored) change()      {}
 func (TopicOwned) change()         {}
 func (BoundsChanged) change()      {}
+func (CertaintyChanged) change()   {}
 func (LineageChanged) change()     {}
 func (HoleRecorded) change()       {}
 func (PartitionForgotten) change() {}

@@ -8,14 +8,6 @@ import (
 	"coldtap/segment"
 )
 
-// Bounds are a partition's limits. -1 = unknown.
-type Bounds struct {
-	Start         int64 // tier start (log start): first readable offset; -1 = derive from the first segment
-	LocalStart    int64 // first offset the brokers hold
-	HighWatermark int64
-	LastStable    int64
-}
-
 // Partition is one partition's view. It is immutable; all methods may be called concurrently.
 type Partition struct {
 	id         PartitionID
@@ -23,6 +15,7 @@ type Partition struct {
 
 	bounds    Bounds
 	hasBounds bool
+	certainty Certainty
 	told      lineage // as LineageChanged gave it
 	holes     holes
 	byBase    shelf[*Segment] // by base offset, end offset, id: every state
@@ -47,6 +40,9 @@ func (p *Partition) Bounds() Bounds {
 	b.Start = p.start
 	return b
 }
+
+// Certainty says how far Bounds can be relied on, and the lineage with them.
+func (p *Partition) Certainty() Certainty { return p.certainty }
 
 // StartTold says that Bounds().Start was told, and is not what the segments that are left begin with. A told start only
 // moves up: what is below it stays unreadable.

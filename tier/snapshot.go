@@ -11,6 +11,7 @@ import (
 type Snapshot struct {
 	topics     *topicSet
 	partitions shelf[*Partition] // by id; those that are only half known too
+	certainty  certainties
 	segments   int
 }
 
@@ -33,6 +34,11 @@ func (s *Snapshot) Partition(id PartitionID) (*Partition, bool) {
 		return nil, false
 	}
 	return *p, true
+}
+
+// Certainty says how far a partition's bounds can be relied on, whether or not Partition gives it.
+func (s *Snapshot) Certainty(id PartitionID) Certainty {
+	return s.certainty.topic(id.Topic).of(id.Partition)
 }
 
 // Partitions yields every partition that Partition would give, by topic id and number.

@@ -11,7 +11,8 @@
 //   - Only legal transitions happen; everything else is dropped and reported, for it is normal traffic of a metadata
 //     topic.
 //   - A Snapshot and all it gives are immutable. One Apply becomes visible at once and as a whole, so a start that
-//     moves and the segment that goes with it are never seen apart. Readers take no lock.
+//     moves and the segment that goes with it are never seen apart, nor bounds and whether they can be relied on.
+//     Readers take no lock.
 //   - A change costs a few KiB of copying however many segments a partition has, since versions share what did not
 //     change.
 //
@@ -20,6 +21,8 @@
 package tier
 
 import (
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +44,9 @@ type Tier struct {
 	segments   int
 	withdrawn  []*Segment // by the running Apply
 
-	owners map[string]segment.UUID // whom TopicOwned gave a name
+	owners    map[string]segment.UUID // whom TopicOwned gave a name
+	certainty certainties             // the newest snapshot's, or the running Apply's own when assured
+	assured   bool                    // the running Apply changed certainty
 }
 
 // New makes an empty tier.
@@ -106,6 +111,8 @@ func (t *Tier) apply(c Change) (reason string) {
 		p := t.edit(c.Partition)
 		t.regroup = t.regroup || !p.isListed()
 		p.bounds, p.hasBounds = c.Bounds, true
+	case CertaintyChanged:
+		t.assure(c.Topic, c.Certainty)
 	case LineageChanged:
 		if validateEpochs(c.Epochs) != nil {
 			return ReasonMalformed
@@ -192,6 +199,33 @@ func (t *Tier) own(name string, id segment.UUID) {
 		t.owners[name] = id
 	}
 	t.regroup = true
+}
+
+// assure files the certainty of a topic, and has the partitions that it concerns published.
+func (t *Tier) assure(topic segment.UUID, c *TopicCertainty) {
+	if !t.assured {
+		t.certainty, t.assured = maps.Clone(t.certainty), true
+	}
+	if t.certainty == nil {
+		t.certainty = certainties{}
+	}
+	if c == nil {
+		delete(t.certainty, topic)
+	} else {
+		t.certainty[topic] = c
+	}
+	var changed []PartitionID
+	for p := range t.partitions.upFrom(partitionPlace(&t.partitions, PartitionID{topic, math.MinInt32})) {
+		if p.id.Topic != topic && !topic.IsZero() {
+			break
+		}
+		if p.certainty != t.certainty.topic(p.id.Topic).of(p.id.Partition) {
+			changed = append(changed, p.id)
+		}
+	}
+	for _, id := range changed {
+		t.edit(id)
+	}
 }
 
 func (t *Tier) update(c *SegmentUpdated) (reason string) {
@@ -306,8 +340,6 @@ func (t *Tier) peek(id PartitionID) *Partition {
 	return nil
 }
 
-var unknownBounds = Bounds{Start: -1, LocalStart: -1, HighWatermark: -1, LastStable: -1}
-
 // edit gives the running Apply's own copy of a partition, made when there is none.
 func (t *Tier) edit(id PartitionID) *Partition {
 	at := partitionPlace(&t.partitions, id)
@@ -331,11 +363,13 @@ func (t *Tier) edit(id PartitionID) *Partition {
 }
 
 func (t *Tier) publish() {
-	if len(t.touched) == 0 && !t.regroup {
+	if len(t.touched) == 0 && !t.regroup && !t.assured {
 		return
 	}
+	t.assured = false
 	for _, p := range t.touched {
 		p.settle()
+		p.certainty = t.certainty.topic(p.id.Topic).of(p.id.Partition)
 		if p.isEmpty() {
 			t.partitions.remove(t.generation, partitionPlace(&t.partitions, p.id))
 		}
@@ -347,5 +381,5 @@ func (t *Tier) publish() {
 		topics = newTopicSet(&t.partitions, t.topics, t.owners)
 		t.regroup = false
 	}
-	t.snapshot.Store(&Snapshot{topics, t.partitions, t.segments})
+	t.snapshot.Store(&Snapshot{topics, t.partitions, t.certainty, t.segments})
 }

@@ -153,9 +153,6 @@ func (a *Archive) Trouble() error {
 	return a.trouble
 }
 
-// Known is always nil: what manifests tell of a partition's bounds is all that there is.
-func (a *Archive) Known(tier.PartitionID) error { return nil }
-
 // Report is what the newest complete listing found; of none, all is zero. It must not be changed.
 func (a *Archive) Report() *Report { return a.report.Load() }
 

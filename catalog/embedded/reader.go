@@ -104,9 +104,6 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Known is always nil: the offloader recorded the bounds.
-func (r *Reader) Known(tier.PartitionID) error { return nil }
-
 // Snapshot is the newest view; never nil.
 func (r *Reader) Snapshot() *tier.Snapshot { return r.view.Load().tier.Snapshot() }
 

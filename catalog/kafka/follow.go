@@ -335,10 +335,10 @@ func (f *Follower) apply(ctx context.Context, d *delivery) {
 	if f.published.Load() {
 		changes = f.forgetDeleted(changes, r.tier.Snapshot())
 	}
-	out := r.tier.ApplyAll(changes)
 	if f.bounds.forget(changes) && f.published.Load() {
-		f.weigh()
+		changes = f.certainty(changes)
 	}
+	out := r.tier.ApplyAll(changes)
 	f.mu.Unlock()
 	f.metrics.Applied(len(changes), out.Rejected)
 	f.deleted(out.Withdrawn...)

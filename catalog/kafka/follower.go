@@ -85,7 +85,7 @@ type Follower struct {
 	published atomic.Bool               // the replay is the view
 	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
 	seen      atomic.Pointer[cluster.View]
-	verdicts  atomic.Pointer[verdicts] // of seen, nil before the first
+	denied    atomic.Pointer[[]string] // names of topics, ascending; nil before the first view
 
 	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had
 	// no segments, and be forgotten, while its first one comes in.
@@ -145,7 +145,9 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	f.view.Store(tier.New())
+	empty := tier.New()
+	empty.Apply(notAsked)
+	f.view.Store(empty)
 	var err error
 	if f.brokers, err = dial(opt.Client, opt.Topic); err != nil {
 		return nil, unavailable(err)
@@ -214,8 +216,8 @@ func (f *Follower) Status() Status {
 	if v := f.seen.Load(); v != nil {
 		s.ClusterAt = v.At
 	}
-	if v := f.verdicts.Load(); v != nil {
-		s.Denied, s.DeniedTopics = v.denied, v.count
+	if denied := f.denied.Load(); denied != nil {
+		s.Denied, s.DeniedTopics = (*denied)[:min(len(*denied), deniedShown)], len(*denied)
 	}
 	return s
 }
@@ -288,6 +290,7 @@ func (f *Follower) publish() {
 	f.metrics.fullLoad(!r.fromFile)
 	f.mu.Lock()
 	f.bounds = newTold()
+	r.tier.Apply(notAsked)
 	f.tell(r.tier)
 	old := f.view.Swap(r.tier)
 	f.published.Store(true)

@@ -263,8 +263,8 @@ func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 		t.Fatalf("%+v", topic)
 	}
 	p, _ := view.Partition(of[1])
-	if now := p.Bounds(); p.TieredEnd() != 0 || now.Start != 0 || now.HighWatermark != 3 || f.Known(of[1]) != nil {
-		t.Errorf("%+v, tiered up to %d, known: %v", now, p.TieredEnd(), f.Known(of[1]))
+	if now := p.Bounds(); p.TieredEnd() != 0 || now.Start != 0 || now.HighWatermark != 3 || f.doubt(of[1]) != nil {
+		t.Errorf("%+v, tiered up to %d, known: %v", now, p.TieredEnd(), f.doubt(of[1]))
 	}
 	if topics := f.state().topics; len(topics) != 0 {
 		t.Errorf("%v are kept in the snapshot file", topics)

@@ -18,12 +18,13 @@ type told struct {
 	lineage map[tier.PartitionID][]segment.EpochStart
 	owners  map[string]segment.UUID
 	named   map[segment.UUID]string
+	states  map[segment.UUID]topicState // as the tier has them
 }
 
 func newTold() told {
 	return told{
 		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID]bool{}, map[tier.PartitionID]bool{}, map[tier.PartitionID][]segment.EpochStart{},
-		map[string]segment.UUID{}, map[segment.UUID]string{},
+		map[string]segment.UUID{}, map[segment.UUID]string{}, map[segment.UUID]topicState{},
 	}
 }
 
@@ -101,19 +102,18 @@ func (f *Follower) tell(t *tier.Tier) (withdrawn []*tier.Segment) {
 		}
 	}
 	changes = f.forgetIncluded(changes, snapshot)
-	f.hold()
+	f.bounds.unpend(seen)
+	changes = f.certainty(changes)
 	if len(changes) > 0 {
 		out := t.ApplyAll(changes)
 		f.metrics.Applied(len(changes), out.Rejected)
 		withdrawn = out.Withdrawn
 	}
-	f.bounds.settle(seen)
-	f.weigh()
 	return withdrawn
 }
 
-// settle takes back that partitions are pending which the view shows whole again.
-func (b *told) settle(seen *cluster.View) {
+// unpend takes back that partitions are pending which the view shows whole again.
+func (b *told) unpend(seen *cluster.View) {
 	if len(b.pending) == 0 {
 		return
 	}

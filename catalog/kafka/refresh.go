@@ -207,7 +207,7 @@ func (f *Follower) nameOf(id segment.UUID) string {
 func (f *Follower) Recent(of tier.PartitionID) bool {
 	least := time.Now().Add(-f.opt.Refresh - roundGrace)
 	v := f.seen.Load()
-	if !f.published.Load() || v == nil || f.Known(of) != nil || !f.progress.heldSince(of, least) {
+	if !f.published.Load() || v == nil || f.doubt(of) != nil || !f.progress.heldSince(of, least) {
 		return false
 	}
 	t, ok := v.Topic(of.Topic)
@@ -226,7 +226,7 @@ func (f *Follower) answerRefreshes(ctx context.Context) {
 		switch {
 		case !ok:
 			return time.Time{}
-		case f.Known(of) != nil: // what is missing may come any moment
+		case f.doubt(of) != nil: // what is missing may come any moment
 			return at.Add(min(f.opt.Refresh, unknownPause))
 		}
 		return at.Add(f.opt.Refresh)

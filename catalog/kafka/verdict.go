@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"coldtap/catalog"
 	"coldtap/cluster"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -22,133 +21,98 @@ const (
 	deniedShown = 10
 )
 
-// verdicts say of which partitions the bounds can be relied on. Immutable. A topic that is in none was not asked about.
-type verdicts struct {
-	topics map[segment.UUID]*verdict
-	denied []string // names, ascending, at most deniedShown
-	count  int      // of denied topics
-}
-
-// verdict is of one topic.
-type verdict struct {
+// topicState is why bounds of a topic cannot be relied on, or are from before: what a tier.TopicCertainty is made of.
+type topicState struct {
 	name   string
-	reason *catalog.Error // why no partition's are, nil = all are but those of silent
-	silent map[int32]silence
+	absent cluster.Absence // TopicDenied or TopicUnclear: of all its partitions; else those are certain but for except
+	except map[int32]partitionState
 }
 
-// silence is of a partition whose bounds were never told, or whose new leader has not told its leader epochs yet, so
-// that nothing of older ones may be read.
-type silence struct {
-	leader  int32 // -1 = none
-	pending bool
+// partitionState is of a partition whose leader has not reported its bounds, or not since.
+type partitionState struct {
+	state   tier.BoundsState // BoundsUnknown or BoundsStale
+	leader  int32            // -1 = none
+	pending bool             // the new leader has not reported its leader epochs yet: nothing of older ones may be read
+	since   time.Time        // of BoundsStale
 }
 
-// fine is the verdict for most topics.
-var fine = &verdict{}
-
-// Known is nil once the cluster has told the partition's log start and high watermark to this process, whatever became
-// of its leader since. It is nil, too, when the cluster says that there is no such topic id, or that the topic has no
-// such partition: what the records tell of the bounds is all there is then. A topic that the cluster denies is not
-// known; if it was known before, that holds for another minute. The error is a *catalog.Error of Kind NotReady that
-// says why.
-//
-// While the leader of a new epoch has not told its leader epochs, the partition is not known either: the view holds
-// nothing of older epochs then, and that is no end.
-//
-// It takes no lock, and allocates for an error only. Its answer goes with a Snapshot that is the same before and after
-// it.
-func (f *Follower) Known(partition tier.PartitionID) error {
-	all := f.verdicts.Load()
-	if all == nil {
-		return errNotAsked
-	}
-	v := all.topics[partition.Topic]
-	switch {
-	case v == nil:
-		return errNotAsked
-	case v.reason != nil:
-		return v.reason
-	}
-	if s, silent := v.silent[partition.Partition]; silent {
-		if s.pending {
-			return notReady(fmt.Errorf("the new leader of %s-%d, broker %d, has not told the log's leader epochs yet", v.name, partition.Partition, s.leader))
-		}
-		if s.leader < 0 {
-			return notReady(fmt.Errorf("%s-%d has no leader, and none has told its bounds yet", v.name, partition.Partition))
-		}
-		return notReady(fmt.Errorf("the leader of %s-%d, broker %d, has not told its bounds yet", v.name, partition.Partition, s.leader))
-	}
-	return nil
+func (s topicState) equal(o topicState) bool {
+	return s.name == o.name && s.absent == o.absent && maps.Equal(s.except, o.except)
 }
 
-// errNotAsked passes within a round of asking the cluster, 1 s.
-var errNotAsked = notReady(errors.New("the cluster has not been asked about the topic yet"))
+// notAsked is of every topic until the cluster was asked about it, which takes a round, 1 s.
+var notAsked = tier.CertaintyChanged{Certainty: &tier.TopicCertainty{All: tier.Certainty{
+	State: tier.BoundsUnknown, Reason: notReady(errors.New("the cluster has not been asked about the topic yet")),
+}}}
+
+// certain is the certainty of most topics.
+var certain = &tier.TopicCertainty{}
 
 func denies(name string) error { return fmt.Errorf("the cluster denies DESCRIBE on topic %s", name) }
 
-// hold judges the partitions that are about to be cut, before the tier is told: who then finds nothing of older epochs
-// has been warned. Under the lock.
-func (f *Follower) hold() {
-	old := f.verdicts.Load()
-	if old == nil || len(f.bounds.pending) == 0 {
-		return
-	}
-	all := *old
-	all.topics = maps.Clone(old.topics)
-	for id := range f.bounds.pending {
-		v := all.topics[id.Topic]
-		if v == nil || v.reason != nil {
-			continue
-		}
-		if _, silent := v.silent[id.Partition]; silent {
-			continue
-		}
-		held := &verdict{name: f.bounds.named[id.Topic], silent: map[int32]silence{id.Partition: {-1, true}}}
-		maps.Copy(held.silent, v.silent)
-		all.topics[id.Topic] = held
-	}
-	f.verdicts.Store(&all)
-}
+// doubt says why the view's bounds of a partition cannot be relied on, nil when they can.
+func (f *Follower) doubt(of tier.PartitionID) error { return f.Snapshot().Certainty(of).Reason }
 
-// weigh judges all topics by the newest view, after it was told to the tier; under the lock.
-func (f *Follower) weigh() {
+// certainty appends what has become of the certainty of bounds with the newest view, of which everything else is in
+// changes; under the lock.
+//
+// Bounds are certain once the cluster has reported the partition's log start and high watermark to this process, and
+// when it says that there is no such topic id, or that the topic has no such partition: what the records tell of the
+// bounds is all there is then. Without a leader that answers they become stale. A topic that the cluster denies is not
+// known; if it was known before, that holds for another minute.
+//
+// While the leader of a new epoch has not reported its leader epochs, the partition is not known either: the view holds
+// nothing of older epochs then, and that is no end.
+func (f *Follower) certainty(changes []tier.Change) []tier.Change {
 	seen := f.seen.Load()
 	if seen == nil {
-		return
+		return changes
 	}
-	all := &verdicts{topics: make(map[segment.UUID]*verdict, len(f.known))}
+	now := make(map[segment.UUID]topicState, len(f.known))
+	var denied []string
 	for i := range seen.Topics {
 		t := &seen.Topics[i]
 		if _, known := f.known[t.ID]; known || f.bounds.owners[t.Name] == t.ID {
-			all.topics[t.ID] = f.bounds.verdict(t, seen)
+			now[t.ID] = f.bounds.state(t, seen)
 		}
 		if seen.Missing[t.ID] == cluster.TopicDenied {
-			all.denied = append(all.denied, t.Name)
+			denied = append(denied, t.Name)
 		}
 	}
 	for id, s := range f.known {
-		if all.topics[id] != nil {
+		if _, seen := now[id]; seen {
 			continue
 		}
-		switch seen.Missing[id] {
+		switch absent := seen.Missing[id]; absent {
 		case cluster.TopicGone:
-			all.topics[id] = fine
+			now[id] = topicState{}
 		case cluster.TopicDenied:
-			all.topics[id] = &verdict{reason: notReady(denies(s.name))}
-			all.denied = append(all.denied, s.name)
+			now[id] = topicState{name: s.name, absent: absent}
+			denied = append(denied, s.name)
 		case cluster.TopicUnclear:
-			all.topics[id] = &verdict{reason: notReady(fmt.Errorf("the brokers do not agree on whether there is a topic %s of id %s", s.name, id))}
+			now[id] = topicState{name: s.name, absent: absent}
 		}
 	}
-	all.count = len(all.denied)
-	slices.Sort(all.denied)
-	all.denied = slices.Clip(all.denied[:min(all.count, deniedShown)])
-	f.verdicts.Store(all)
+	slices.Sort(denied)
+	f.denied.Store(&denied)
+	for id, s := range now {
+		if was, ok := f.bounds.states[id]; !ok || !s.equal(was) {
+			changes = append(changes, tier.CertaintyChanged{Topic: id, Certainty: s.certainty(id)})
+		}
+	}
+	for id := range f.bounds.states {
+		if _, ok := now[id]; !ok {
+			changes = append(changes, tier.CertaintyChanged{Topic: id})
+		}
+	}
+	f.bounds.states = now
+	return changes
 }
 
-// verdict judges a topic that a view shows.
-func (b *told) verdict(t *cluster.Topic, seen *cluster.View) *verdict {
-	v := fine
+// state gives the state of a topic that a view shows.
+func (b *told) state(t *cluster.Topic, seen *cluster.View) topicState {
+	s := topicState{name: t.Name}
+	unreported := false
 	var newest time.Time
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
@@ -156,16 +120,58 @@ func (b *told) verdict(t *cluster.Topic, seen *cluster.View) *verdict {
 			newest = p.BoundsAt
 		}
 		id := tier.PartitionID{Topic: t.ID, Partition: p.Number}
-		if b.heard[id] && !b.pending[id] {
+		var now partitionState
+		switch {
+		case !b.heard[id] || b.pending[id]:
+			unreported = true
+			now = partitionState{state: tier.BoundsUnknown, leader: p.Leader, pending: b.heard[id]}
+		case p.BoundsAt.Before(seen.At):
+			now = partitionState{state: tier.BoundsStale, since: p.BoundsAt}
+		default:
 			continue
 		}
-		if v == fine {
-			v = &verdict{name: t.Name, silent: map[int32]silence{}}
+		if s.except == nil {
+			s.except = map[int32]partitionState{}
 		}
-		v.silent[p.Number] = silence{p.Leader, b.heard[id]}
+		s.except[p.Number] = now
 	}
-	if seen.Missing[t.ID] == cluster.TopicDenied && (v != fine || seen.At.Sub(newest) > deniedPatience) {
-		return &verdict{reason: notReady(denies(t.Name))}
+	if seen.Missing[t.ID] == cluster.TopicDenied && (unreported || seen.At.Sub(newest) > deniedPatience) {
+		return topicState{name: t.Name, absent: cluster.TopicDenied}
 	}
-	return v
+	return s
+}
+
+// certainty puts a topic's state in the tier's words.
+func (s topicState) certainty(id segment.UUID) *tier.TopicCertainty {
+	switch s.absent {
+	case cluster.TopicDenied:
+		return &tier.TopicCertainty{All: tier.Certainty{State: tier.BoundsDenied, Reason: notReady(denies(s.name))}}
+	case cluster.TopicUnclear:
+		return &tier.TopicCertainty{All: tier.Certainty{State: tier.BoundsUnknown, Reason: notReady(unclear(s.name, id))}}
+	}
+	if len(s.except) == 0 {
+		return certain
+	}
+	c := &tier.TopicCertainty{Except: make(map[int32]tier.Certainty, len(s.except))}
+	for number, p := range s.except {
+		c.Except[number] = tier.Certainty{State: p.state, Since: p.since, Reason: p.reason(s.name, number)}
+	}
+	return c
+}
+
+func unclear(name string, id segment.UUID) error {
+	return fmt.Errorf("the brokers do not agree on whether there is a topic %s of id %s", name, id)
+}
+
+// reason says why the partition's bounds cannot be relied on.
+func (p partitionState) reason(topic string, number int32) error {
+	switch {
+	case p.state == tier.BoundsStale:
+		return nil
+	case p.pending:
+		return notReady(fmt.Errorf("the new leader of %s-%d, broker %d, has not told the log's leader epochs yet", topic, number, p.leader))
+	case p.leader < 0:
+		return notReady(fmt.Errorf("%s-%d has no leader, and none has told its bounds yet", topic, number))
+	}
+	return notReady(fmt.Errorf("the leader of %s-%d, broker %d, has not told its bounds yet", topic, number, p.leader))
 }

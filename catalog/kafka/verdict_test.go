@@ -50,12 +50,12 @@ func TestKnown(t *testing.T) {
 		{"the topic is denied", tier.PartitionID{Topic: denied}, "the cluster denies DESCRIBE on topic denied"},
 		{"nobody asked", tier.PartitionID{Topic: segment.UUID{77}}, "has not been asked"},
 	} {
-		err := f.Known(tt.id)
+		err := f.doubt(tt.id)
 		if tt.why == "" {
 			if err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}
-			if n := testing.AllocsPerRun(100, func() { _ = f.Known(tt.id) }); n != 0 {
+			if n := testing.AllocsPerRun(100, func() { _ = f.doubt(tt.id) }); n != 0 {
 				t.Errorf("%s: %v allocations", tt.name, n)
 			}
 			continue
@@ -76,7 +76,7 @@ func TestKnown(t *testing.T) {
 	c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{unbounded(0), unbounded(1), unbounded(2), unbounded(3)}})
 	refreshed(t, f)
 	for n := range int32(4) {
-		if err := f.Known(of(n)); err != nil {
+		if err := f.doubt(of(n)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestKnown(t *testing.T) {
 // TestNothingIsKnownBeforeTheCluster has said a word.
 func TestNothingIsKnownBeforeTheCluster(t *testing.T) {
 	f := newStand(t, 4).open(t, Options{Cluster: &calm{away: fmt.Errorf("away")}})
-	wantKind(t, f.Known(orders3), catalog.NotReady)
+	wantKind(t, f.doubt(orders3), catalog.NotReady)
 }
 
 // TestDeniedAfterItWasKnown: the bounds of before are used for a minute, then no more; they are back with the right.
@@ -98,7 +98,7 @@ func TestDeniedAfterItWasKnown(t *testing.T) {
 	orders.Partitions[0].BoundsAt = told
 	observe := func(after time.Duration, missing map[segment.UUID]cluster.Absence) error {
 		f.Observe(&cluster.View{ClusterID: "stand", At: told.Add(after), Topics: []cluster.Topic{orders}, Missing: missing})
-		return f.Known(orders3)
+		return f.doubt(orders3)
 	}
 	denied := map[segment.UUID]cluster.Absence{ordersID: cluster.TopicDenied}
 	if err := observe(deniedPatience, denied); err != nil {
@@ -124,7 +124,7 @@ func TestDeniedTopicIsNotForgotten(t *testing.T) {
 	c := &calm{denied: []segment.UUID{ordersID}}
 	first := started(1, orders3, 0, 99)
 	_, f := settled(t, c, first, moved(first, tier.CopyFinished), moved(first, tier.DeleteStarted), moved(first, tier.DeleteFinished))
-	wantKind(t, f.Known(orders3), catalog.NotReady)
+	wantKind(t, f.doubt(orders3), catalog.NotReady)
 	c.mu.Lock()
 	c.denied = nil
 	c.mu.Unlock()
@@ -132,7 +132,7 @@ func TestDeniedTopicIsNotForgotten(t *testing.T) {
 	if p, ok := refreshed(t, f).Partition(orders3); !ok || p.Bounds().Start != 300 {
 		t.Errorf("%+v", p)
 	}
-	if err := f.Known(orders3); err != nil {
+	if err := f.doubt(orders3); err != nil {
 		t.Error(err)
 	}
 }
@@ -215,13 +215,13 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s, refresh of %s: %v", when, name, err)
 			}
 			p, _ := f.Snapshot().Partition(id)
-			if want && (f.Known(id) != nil || p.Bounds().Start != 5 || p.Bounds().HighWatermark != 20) {
-				t.Errorf("%s, %s: %v, %+v", when, name, f.Known(id), p.Bounds())
+			if want && (f.doubt(id) != nil || p.Bounds().Start != 5 || p.Bounds().HighWatermark != 20) {
+				t.Errorf("%s, %s: %v, %+v", when, name, f.doubt(id), p.Bounds())
 			}
 		}
 	}
 	check("at the start", false)
-	wantKind(t, f.Known(of["hidden"]), catalog.NotReady)
+	wantKind(t, f.doubt(of["hidden"]), catalog.NotReady)
 
 	grant := kmsg.NewPtrCreateACLsRequest()
 	entry := kmsg.NewCreateACLsRequestCreation()
@@ -242,7 +242,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err, resp)
 	}
 	check("revoked", false)
-	if err := f.Known(of["hidden"]); err != nil {
+	if err := f.doubt(of["hidden"]); err != nil {
 		t.Errorf("at once: %v", err)
 	}
 	if s := f.Status(); !slices.Equal(s.Denied, []string{"hidden"}) {
@@ -250,8 +250,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A cut partition is never mistaken for one that ends at its start: whoever sees the cut view, and asks Known with the
-// same view before and after, is told.
+// A cut partition is never mistaken for one that ends at its start: the view that is cut says so.
 func TestACutIsNoEnd(t *testing.T) {
 	id := tier.PartitionID{Topic: ordersID, Partition: 3}
 	whole, cut := bounded(3, 0, 200), bounded(3, 0, 200)
@@ -268,8 +267,8 @@ func TestACutIsNoEnd(t *testing.T) {
 		p, _ := f.Snapshot().Partition(id)
 		return p.TieredEnd()
 	}
-	if end() != 100 || f.Known(id) != nil {
-		t.Fatalf("before: tiered end %d, %v", end(), f.Known(id))
+	if end() != 100 || f.doubt(id) != nil {
+		t.Fatalf("before: tiered end %d, %v", end(), f.doubt(id))
 	}
 	done := make(chan struct{})
 	go func() {
@@ -286,18 +285,18 @@ func TestACutIsNoEnd(t *testing.T) {
 			looking = false
 		default:
 		}
-		before, at := f.Snapshot(), end()
-		known := f.Known(id)
-		if f.Snapshot() == before && at != 100 && known == nil {
-			t.Fatalf("a view that ends at %d is given out as whole", at)
+		view := f.Snapshot()
+		p, _ := view.Partition(id)
+		if at := p.TieredEnd(); (at == 100) != (p.Certainty().Reason == nil) || p.Certainty() != view.Certainty(id) {
+			t.Fatalf("a view that ends at %d is given out with %+v", at, p.Certainty())
 		}
 	}
-	wantKind(t, f.Known(id), catalog.NotReady)
-	if err := f.Known(id); end() != 0 || !strings.Contains(err.Error(), "has not told the log's leader epochs yet") {
+	wantKind(t, f.doubt(id), catalog.NotReady)
+	if err := f.doubt(id); end() != 0 || !strings.Contains(err.Error(), "has not told the log's leader epochs yet") {
 		t.Errorf("cut: tiered end %d, %v", end(), err)
 	}
 	f.Observe(say(whole))
-	if end() != 100 || f.Known(id) != nil {
-		t.Errorf("whole again: tiered end %d, %v", end(), f.Known(id))
+	if end() != 100 || f.doubt(id) != nil {
+		t.Errorf("whole again: tiered end %d, %v", end(), f.doubt(id))
 	}
 }

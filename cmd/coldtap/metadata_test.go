@@ -36,7 +36,6 @@ func (w waiting) Trouble() error {
 
 func (waiting) Snapshot() *tier.Snapshot                        { return nil }
 func (waiting) Refresh(context.Context, tier.PartitionID) error { return nil }
-func (waiting) Known(tier.PartitionID) error                    { return nil }
 func (waiting) ClusterID() string                               { return "" }
 func (waiting) Status() string                                  { return "" }
 func (waiting) Close() error                                    { return nil }

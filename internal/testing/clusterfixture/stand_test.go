@@ -231,8 +231,6 @@ type source struct {
 	clusterID string
 }
 
-func (source) Known(tier.PartitionID) error { return nil }
-
 func (s source) Snapshot() *tier.Snapshot                        { return s.snapshot() }
 func (s source) Ready() error                                    { return nil }
 func (s source) Refresh(context.Context, tier.PartitionID) error { return nil }
