@@ -1,6 +1,10 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+
+	"coldtap/internal/errkind"
+)
 
 // Kind tells errors of this package apart.
 type Kind uint8
@@ -12,6 +16,12 @@ const (
 	Panicked                   // the Source panicked; Stack says where
 	BadRequest                 // a request that no chunk can satisfy: a mistake of the caller
 )
+
+var kindNames = [...]string{
+	NoSlab: "no slab", Closed: "closed", TimedOut: "timed out", Panicked: "panicked", BadRequest: "bad request",
+}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is what the cache itself has to say. A Source's errors reach the callers as they are, or wrapped in TimedOut.
 type Error struct {

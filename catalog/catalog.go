@@ -8,6 +8,7 @@ package catalog
 import (
 	"context"
 
+	"coldtap/internal/errkind"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -60,6 +61,13 @@ const (
 	Damaged                      // the store cannot be read
 	Unavailable                  // I/O failed (disk full, file missing)
 )
+
+var kindNames = [...]string{
+	NotReady: "not ready", WrongCluster: "wrong cluster", Illegal: "illegal", Locked: "locked",
+	Damaged: "damaged", Unavailable: "unavailable",
+}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of every catalog.
 type Error struct {

@@ -5,7 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"strconv"
+
+	"coldtap/internal/errkind"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -31,12 +32,7 @@ var kindNames = [...]string{
 	Unreachable: "unreachable", Unauthorized: "unauthorized", Denied: "denied", Answer: "bad answer", Canceled: "canceled", Option: "bad option",
 }
 
-func (k Kind) String() string {
-	if int(k) < len(kindNames) && kindNames[k] != "" {
-		return kindNames[k]
-	}
-	return "kind " + strconv.Itoa(int(k))
-}
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of everything in this package.
 type Error struct {

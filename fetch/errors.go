@@ -9,6 +9,7 @@ import (
 
 	"coldtap/cache"
 	"coldtap/indexcache"
+	"coldtap/internal/errkind"
 	"coldtap/segment"
 )
 
@@ -36,30 +37,24 @@ const (
 )
 
 var kindNames = [kinds]string{
-	TopicUnknown:     "topic_unknown",
-	PartitionUnknown: "partition_unknown",
-	SegmentUnknown:   "segment_unknown",
-	BadRequest:       "bad_request",
-	OutOfRange:       "out_of_range",
+	TopicUnknown:     "topic unknown",
+	PartitionUnknown: "partition unknown",
+	SegmentUnknown:   "segment unknown",
+	BadRequest:       "bad request",
+	OutOfRange:       "out of range",
 	Damaged:          "damaged",
-	TooLarge:         "too_large",
+	TooLarge:         "too large",
 	Missing:          "missing",
 	Busy:             "busy",
-	NotReady:         "not_ready",
+	NotReady:         "not ready",
 	Refused:          "refused",
 	Unreachable:      "unreachable",
-	TimedOut:         "timed_out",
+	TimedOut:         "timed out",
 	Canceled:         "canceled",
 	Internal:         "internal",
 }
 
-// String gives the kind as metrics and logs name it, e.g. "out_of_range".
-func (k Kind) String() string {
-	if int(k) < kinds && kindNames[k] != "" {
-		return kindNames[k]
-	}
-	return "unknown"
-}
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of every call. Errors of the loaders given at wiring are *Error already (the wiring translates
 // those of store, pool and layout), context errors, or cache.ErrNoSlab.
@@ -81,7 +76,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var s strings.Builder
 	if e.Detail == "" {
-		s.WriteString(strings.ReplaceAll(e.Kind.String(), "_", " "))
+		s.WriteString(e.Kind.String())
 	} else {
 		s.WriteString(e.Detail)
 	}

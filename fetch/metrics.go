@@ -1,6 +1,10 @@
 package fetch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"coldtap/internal/errkind"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // kindOfRead says what a request turned out to be.
 type kindOfRead uint8
@@ -86,7 +90,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			for result := range results {
 				label := "stopped"
 				if result > resultKinds {
-					label = Kind(result - resultKinds).String()
+					label = errkind.Label(Kind(result - resultKinds))
 				} else if result > 0 && result < resultKinds {
 					label = EndReason(result).String()
 				} else if result == resultKinds {

@@ -1,6 +1,6 @@
 package indexcache
 
-import "fmt"
+import "coldtap/internal/errkind"
 
 // Kind classifies an Error.
 type Kind uint8
@@ -13,22 +13,12 @@ const (
 	Missing                  // the object with the transaction index is not there
 )
 
-// String gives the kind in words.
-func (k Kind) String() string {
-	switch k {
-	case Closed:
-		return "index cache is shut down"
-	case TimedOut:
-		return "loading indexes took too long"
-	case Panicked:
-		return "loading indexes panicked"
-	case Damaged:
-		return "transaction index is damaged"
-	case Missing:
-		return "transaction index is missing"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
+var kindNames = [...]string{
+	Closed: "closed", TimedOut: "timed out", Panicked: "panicked",
+	Damaged: "damaged transaction index", Missing: "missing transaction index",
 }
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the cache's own error. Errors of the Load come through as they are.
 type Error struct {
@@ -39,7 +29,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := "segment " + e.Segment + ": " + e.Kind.String()
+	s := "indexes of segment " + e.Segment + ": " + e.Kind.String()
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

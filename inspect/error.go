@@ -1,6 +1,10 @@
 package inspect
 
-import "fmt"
+import (
+	"fmt"
+
+	"coldtap/internal/errkind"
+)
 
 // Kind classifies an Error.
 type Kind uint8
@@ -10,6 +14,10 @@ const (
 	Damaged                 // what was asked for is there but cannot be believed
 	Misused                 // the question makes no sense, such as an index of an unknown kind
 )
+
+var kindNames = [...]string{Unknown: "unknown", Damaged: "damaged", Misused: "misused"}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of this package. It is never retriable; errors of the store come back as they are.
 type Error struct {

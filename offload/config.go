@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"coldtap/catalog"
+	"coldtap/internal/errkind"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -129,6 +130,13 @@ const (
 	Unavailable                  // the catalog, or a listing of the store, failed before anything was copied
 	Canceled                     // the caller's context ended
 )
+
+var kindNames = [...]string{
+	BadConfig: "bad configuration", InUse: "in use", NotLogDir: "no log directory", Conflict: "conflict",
+	WrongCluster: "wrong cluster", Untracked: "untracked", Unavailable: "unavailable", Canceled: "canceled",
+}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is why a run did not start, or did not reach its end. What befalls one partition is in the Report instead.
 type Error struct {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+
+	"coldtap/internal/errkind"
 )
 
 // Kind classifies what went wrong with a store operation.
@@ -35,12 +37,7 @@ var kindNames = [...]string{
 	Throttled: "throttled", Unavailable: "unavailable", Full: "store full", BadKey: "bad key", Canceled: "canceled", Source: "source unreadable",
 }
 
-func (k Kind) String() string {
-	if int(k) < len(kindNames) && kindNames[k] != "" {
-		return kindNames[k]
-	}
-	return "kind " + strconv.Itoa(int(k))
-}
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Remedy says what somebody has to mend before an error of the kind goes away; "" where nothing is known, or waiting
 // helps.

@@ -1,8 +1,9 @@
 package rangeio
 
 import (
-	"strings"
 	"time"
+
+	"coldtap/internal/errkind"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -85,7 +86,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, op := range ops {
 		m.requests[op] = map[Kind]prometheus.Counter{0: requests.WithLabelValues(op, "ok")}
 		for k := NotFound; k <= lastKind; k++ {
-			m.requests[op][k] = requests.WithLabelValues(op, strings.ReplaceAll(k.String(), " ", "_"))
+			m.requests[op][k] = requests.WithLabelValues(op, errkind.Label(k))
 		}
 		m.retries[op] = retries.WithLabelValues(op)
 		m.duration[op] = duration.WithLabelValues(op)

@@ -1,8 +1,9 @@
 package readerpool
 
 import (
-	"fmt"
 	"time"
+
+	"coldtap/internal/errkind"
 )
 
 // Kind says why the pool refused a read.
@@ -17,18 +18,9 @@ const (
 	Closed
 )
 
-// String gives the kind as metrics and logs name it.
-func (k Kind) String() string {
-	switch k {
-	case Full:
-		return "full"
-	case TimedOut:
-		return "timeout"
-	case Closed:
-		return "closed"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
+var kindNames = [...]string{Full: "full", TimedOut: "timeout", Closed: "closed"}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is a refusal: the read did not run. A read that ran and failed gives its own error instead.
 type Error struct {

@@ -3,6 +3,8 @@ package segment
 import (
 	"fmt"
 	"strings"
+
+	"coldtap/internal/errkind"
 )
 
 // Kind classifies an Error.
@@ -16,22 +18,12 @@ const (
 	OverBudget                  // Budget.Reserve refused (the wrapped error says why); the bytes may be fine
 )
 
-// String gives the kind in words, e.g. "too large".
-func (k Kind) String() string {
-	switch k {
-	case Corrupt:
-		return "corrupt"
-	case Truncated:
-		return "truncated"
-	case Unsupported:
-		return "unsupported"
-	case TooLarge:
-		return "too large"
-	case OverBudget:
-		return "over budget"
-	}
-	return "unknown"
+var kindNames = [...]string{
+	Corrupt: "corrupt", Truncated: "truncated", Unsupported: "unsupported", TooLarge: "too large",
+	OverBudget: "over budget",
 }
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of every function of this package. It is never retriable with the same bytes, except for
 // OverBudget.

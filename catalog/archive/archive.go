@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -315,7 +314,7 @@ func (a *Archive) look(ctx context.Context) error {
 
 // troubleKind is the same for the same trouble, whatever object or address had it.
 func troubleKind(e *catalog.Error) string {
-	kind := strconv.Itoa(int(e.Kind))
+	kind := e.Kind.String()
 	if store, ok := errors.AsType[*rangeio.Error](e); ok {
 		kind += " " + store.Kind.String()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,7 +219,7 @@ func (r *Reader) look(ctx context.Context) error {
 	}
 	e := failure(opFollow, err)
 	r.trouble.Store(e)
-	if r.failing.Failed(time.Now(), strconv.Itoa(int(e.Kind)), true) {
+	if r.failing.Failed(time.Now(), e.Kind.String(), true) {
 		r.log.Warn("the metadata database cannot be read", "error", e)
 	}
 	r.metrics.Polled(e)

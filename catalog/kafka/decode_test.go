@@ -160,7 +160,7 @@ func appendHex(n uint64) []byte {
 func TestKindsAreLabels(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if name := k.String(); seen[name] || strings.HasPrefix(name, "kind_") {
+		if name := k.String(); seen[name] || strings.HasPrefix(name, "kind ") {
 			t.Errorf("kind %d is called %q", k, name)
 		} else {
 			seen[name] = true

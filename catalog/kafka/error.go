@@ -3,6 +3,8 @@ package kafka
 import (
 	"fmt"
 	"strconv"
+
+	"coldtap/internal/errkind"
 )
 
 // Kind classifies an Error. Whoever follows the topic counts records by it and goes on with the next one.
@@ -19,13 +21,13 @@ const (
 )
 
 var kindNames = [...]string{
-	NullValue:      "null_value",
-	UnknownFrame:   "unknown_frame",
-	UnknownRecord:  "unknown_record",
-	UnknownVersion: "unknown_version",
+	NullValue:      "null value",
+	UnknownFrame:   "unknown frame",
+	UnknownRecord:  "unknown record",
+	UnknownVersion: "unknown version",
 	Malformed:      "malformed",
-	TooLarge:       "too_large",
-	BadBatch:       "bad_batch",
+	TooLarge:       "too large",
+	BadBatch:       "bad batch",
 }
 
 // Kinds lists every kind, for creating a metric's label values beforehand.
@@ -33,13 +35,7 @@ func Kinds() []Kind {
 	return []Kind{NullValue, UnknownFrame, UnknownRecord, UnknownVersion, Malformed, TooLarge, BadBatch}
 }
 
-// String gives the kind as a metric label, e.g. "unknown_version".
-func (k Kind) String() string {
-	if int(k) < len(kindNames) && kindNames[k] != "" {
-		return kindNames[k]
-	}
-	return "kind_" + strconv.Itoa(int(k))
-}
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error is the error of this package: a value that cannot be read, or a record that cannot be written. The same bytes
 // give the same error again.

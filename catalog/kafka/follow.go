@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldtap/cluster"
+	"coldtap/internal/errkind"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -358,11 +359,11 @@ func (f *Follower) apply(ctx context.Context, d *delivery) {
 
 // unreadable counts a record that is passed over, and logs the first of each kind.
 func (f *Follower) unreadable(partition int32, bad fault) {
-	f.metrics.unreadable.WithLabelValues(bad.err.Kind.String()).Inc()
+	f.metrics.unreadable.WithLabelValues(errkind.Label(bad.err.Kind)).Inc()
 	if f.reported[bad.err.Kind] {
 		return
 	}
 	f.reported[bad.err.Kind] = true
 	f.log.Warn("a record of the metadata topic cannot be used and is passed over; others like it are only counted",
-		"kind", bad.err.Kind, "partition", partition, "offset", bad.offset, "error", bad.err)
+		"kind", errkind.Label(bad.err.Kind), "partition", partition, "offset", bad.offset, "error", bad.err)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"coldtap/catalog"
+	"coldtap/internal/errkind"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -136,10 +137,10 @@ func TestN16BadRecordsCostThemselvesOnly(t *testing.T) {
 		}
 	}
 	for kind, want := range map[Kind]float64{NullValue: 1, Malformed: 2, UnknownFrame: 1, UnknownRecord: 3, UnknownVersion: 1, TooLarge: 0} {
-		if got := metric(t, reg, "coldtap_catalog_topic_unreadable_records_total", kind.String()); got != want {
+		if got := metric(t, reg, "coldtap_catalog_topic_unreadable_records_total", errkind.Label(kind)); got != want {
 			t.Errorf("%v of %v, want %v", got, kind, want)
 		}
-		if got := strings.Count(log.String(), "kind="+kind.String()); got != min(1, int(want)) {
+		if got := strings.Count(log.String(), "kind="+errkind.Label(kind)); got != min(1, int(want)) {
 			t.Errorf("%v is logged %d times", kind, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/internal/errkind"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -43,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, f *Follower) (*metrics, error) {
 			Help: "When the metadata snapshot file was last written, in seconds since the epoch; 0 before the first time."}),
 	}
 	for _, k := range Kinds() {
-		m.unreadable.WithLabelValues(k.String())
+		m.unreadable.WithLabelValues(errkind.Label(k))
 	}
 	for _, outcome := range []string{"used", "missing", "damaged", "refused"} {
 		m.reads.WithLabelValues(outcome)

@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"internal/config":     {},
 	"internal/budget":     {},
 	"internal/episode":    {},
+	"internal/errkind":    {},
 	"internal/sample":     {},
 	"internal/jsonenc":    {"segment"},
 	"internal/invariants": {},

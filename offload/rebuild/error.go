@@ -1,6 +1,10 @@
 package rebuild
 
-import "fmt"
+import (
+	"fmt"
+
+	"coldtap/internal/errkind"
+)
 
 // Kind classifies an Error.
 type Kind uint8
@@ -10,6 +14,10 @@ const (
 	SeveralClusters                 // the bucket holds segments of several clusters, and none was chosen
 	Occupied                        // the catalog holds something that the bucket does not tell
 )
+
+var kindNames = [...]string{Empty: "empty", SeveralClusters: "several clusters", Occupied: "occupied"}
+
+func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
 // Error says why nothing was recorded. It is never retriable without somebody's help. Errors of the store and of the
 // catalog come back as they are.
