@@ -375,6 +375,69 @@ func TestJumps(t *testing.T) {
 	})
 }
 
+// Read-ahead that the store refused is not tried again for the same chunk: a store in trouble is asked when the reader
+// comes to it.
+func TestFailedReadAheadIsNotRepeatedAtTheSameChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 16), newGated()
+		defer c.Close(context.Background())
+		var s Session
+		New(c, Config{}).Start(&s, run{h, 1, 0, 100})
+		defer s.Close()
+		done := make(chan error)
+		go func() { _, err := step(&s, 0, 0); done <- err }()
+		loads := h.urgencies()
+		loads[0].verdict <- nil
+		loads[1].verdict <- errors.New("the store is in trouble")
+		loads[2].verdict <- errors.New("the store is in trouble")
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := step(&s, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if again := h.urgencies(); len(again) != 0 {
+			t.Errorf("asked for again: %v", again)
+		}
+	})
+}
+
+// A chunk that could not be read ahead belongs to the reader that asks for it: when that gives up waiting for memory,
+// the store is not asked.
+func TestReaderThatGivesUpLeavesNoReadAheadBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, h := open(t, 4), &history{}
+		defer c.Close(context.Background())
+		var s Session
+		New(c, Config{Window: 1}).Start(&s, run{h, 1, 0, 100})
+		defer s.Close()
+		var held []*cache.Chunk
+		for n := range 4 {
+			ch, _, err := s.Chunk(context.Background(), n, n > 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, ch)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { _, _, err := s.Chunk(ctx, 4, false); done <- err }()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("waiting for memory until canceled: %v", err)
+		}
+		for _, ch := range held {
+			ch.Release()
+		}
+		synctest.Wait()
+		if h.total() != 4 {
+			t.Errorf("%d loads; 4 chunks were read", h.total())
+		}
+	})
+}
+
 // fixed is a Sequence that allocates nothing, unlike run.
 type fixed []cache.Request
 
