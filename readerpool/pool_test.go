@@ -282,6 +282,24 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// The estimate follows the store: each read moves it an eighth of the way to what that read took.
+func TestRetryAfterFollowsTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Config{Threads: 1})
+		for _, took := range []time.Duration{16 * time.Second, 8 * time.Second} {
+			h.read(t.Context(), "measured", Interactive)
+			time.Sleep(took)
+			h.end("measured")
+		}
+		h.read(t.Context(), "running", Interactive)
+		h.read(t.Context(), "refused", Interactive)
+		if got := h.wantRefused("refused", Full).RetryAfter; got != 15*time.Second {
+			t.Errorf("after reads of 16 s and 8 s: retry after %v, want 15 s", got)
+		}
+		h.end("running")
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Config{Threads: 1, MaxPending: 2})
