@@ -127,6 +127,37 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// A backfill sits out three grants from when it arrives: neither grants while no backfill waited nor those that an
+// earlier one sat out, which gave up, bring its turn forward.
+func TestGrantsAreSatOutFromArrival(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		t.Run(fmt.Sprintf("earlier=%v", earlier), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, Config{Threads: 1, MaxPending: 100})
+				h.read(t.Context(), "0", Interactive)
+				for i := range 8 {
+					h.read(t.Context(), fmt.Sprint(i+1), Interactive)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if earlier {
+					h.read(ctx, "gives up", Bulk)
+				}
+				h.end("0", "1", "2")
+				cancel()
+				synctest.Wait()
+				h.read(t.Context(), "backfill", Bulk)
+				for i := 3; i < len(h.started); i++ {
+					h.end(h.started[i])
+				}
+				if got, want := strings.Join(h.started, " "), "0 1 2 3 4 5 6 backfill 7 8"; got != want {
+					t.Errorf("started in order %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
 func TestCaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Config{Threads: 2, MaxPending: 1})
