@@ -179,10 +179,10 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 	key := c.v.native.LogKey(c.seg)
 	object := &Object{ctx: ctx, store: c.v.cfg.Store, key: key, size: c.seg.Size}
 	sum := sha256.New()
-	r := newLogReader(io.TeeReader(object, sum), c.seg.Size, bufferSize)
+	r := segment.NewLogReader(io.TeeReader(object, sum), c.seg.Size, 0)
 	err := c.batches(ctx, r, key)
 	if err == nil {
-		err = r.drain()
+		_, err = io.Copy(io.Discard, r)
 	}
 	if err != nil {
 		problem, fatal := judge(err)
@@ -199,20 +199,20 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 
 // batches checks each batch's CRC, that offsets ascend within the segment, and that they leave no gap where the
 // manifest says so. An error is the store's.
-func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) error {
+func (c *contentCheck) batches(ctx context.Context, r *segment.LogReader, key string) error {
 	bad := 0
 	next, gap := c.seg.BaseOffset, int64(-1)
 	told := int64(0)
-	defer func() { c.read(r.position - told) }()
+	defer func() { c.read(r.Position() - told) }()
 	for {
-		if r.position-told >= pieceSize {
+		if r.Position()-told >= pieceSize {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			c.read(r.position - told)
-			told = r.position
+			c.read(r.Position() - told)
+			told = r.Position()
 		}
-		e, err := r.next()
+		e, err := r.Next()
 		if err == io.EOF {
 			break
 		}
@@ -224,13 +224,13 @@ func (c *contentCheck) batches(ctx context.Context, r *logReader, key string) er
 			return err
 		}
 		switch {
-		case !e.sound:
+		case e.CRCError != nil:
 			if bad++; bad <= maxBadBatches {
-				c.find(WrongCRC, key, "batch at byte %d, offsets %d to %d", e.position, e.BaseOffset, e.LastOffset())
+				c.find(WrongCRC, key, "batch at byte %d, offsets %d to %d", e.Position, e.BaseOffset, e.LastOffset())
 			}
 		case e.BaseOffset < next || e.LastOffset() > c.seg.EndOffset:
 			c.find(DamagedLog, key, "batch at byte %d has offsets %d to %d, where %d to %d are possible",
-				e.position, e.BaseOffset, e.LastOffset(), next, c.seg.EndOffset)
+				e.Position, e.BaseOffset, e.LastOffset(), next, c.seg.EndOffset)
 			return nil
 		default:
 			if gap < 0 && e.BaseOffset > next {

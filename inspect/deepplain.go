@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"coldtap/layout"
+	"coldtap/segment"
 	"coldtap/tier"
 )
 
@@ -33,7 +34,7 @@ func (c *contentCheck) runPlain(ctx context.Context) error {
 	}
 	key = objects[0].Key
 	log := &logOfLayout{ctx: ctx, layout: c.v.layout, seg: c.seg}
-	err = c.batches(ctx, newLogReader(log, c.seg.Size, bufferSize), key)
+	err = c.batches(ctx, segment.NewLogReader(log, c.seg.Size, 0), key)
 	if err == nil {
 		return nil
 	}

@@ -84,6 +84,9 @@ func (r *recordRow) cells() []string {
 	return []string{"  " + number(r.Offset), moment(r.Timestamp), excerpt(r.Key), excerpt(r.Value), headers}
 }
 
+// maxWhole is the largest batch whose records can be shown.
+const maxWhole = 64 << 20
+
 // LogOptions say what Log shows.
 type LogOptions struct {
 	Records bool
@@ -95,7 +98,7 @@ type LogOptions struct {
 // Log shows the batches of a log of size bytes. Damage that ends it is *Error of kind Damaged, after all that came
 // before was shown; a batch with a wrong CRC is shown as such, goes without records, and makes Log fail at the end.
 func Log(ctx context.Context, o *Output, name string, in io.Reader, size int64, options LogOptions) error {
-	r := newLogReader(in, size, maxWhole)
+	r := segment.NewLogReader(in, size, maxWhole)
 	limit := options.DecodeLimit
 	if limit <= 0 {
 		limit = 256 << 20
@@ -108,7 +111,7 @@ func Log(ctx context.Context, o *Output, name string, in io.Reader, size int64, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, err := r.next()
+		e, err := r.Next()
 		if err == io.EOF {
 			break
 		}
@@ -118,16 +121,16 @@ func Log(ctx context.Context, o *Output, name string, in io.Reader, size int64, 
 		if err != nil {
 			return err
 		}
-		if !e.sound {
+		if e.CRCError != nil {
 			bad++
 		}
 		if err := o.add(newBatchRow(&e)); err != nil {
 			return err
 		}
 		if options.Progress != nil {
-			options.Progress(r.position, size)
+			options.Progress(r.Position(), size)
 		}
-		if !options.Records || !e.sound {
+		if !options.Records || e.CRCError != nil {
 			continue
 		}
 		if err := showRecords(o, decoder, &e); err != nil {
@@ -149,18 +152,18 @@ func Log(ctx context.Context, o *Output, name string, in io.Reader, size int64, 
 	return nil
 }
 
-func newBatchRow(e *entry) *batchRow {
+func newBatchRow(e *segment.LogEntry) *batchRow {
 	b := &batchRow{
-		Type: "batch", Position: e.position, Size: e.Size(), Magic: e.Magic, BaseOffset: e.BaseOffset, LastOffset: e.LastOffset(),
+		Type: "batch", Position: e.Position, Size: e.Size(), Magic: e.Magic, BaseOffset: e.BaseOffset, LastOffset: e.LastOffset(),
 		Records: e.Count, Codec: e.Codec().String(), TimestampType: e.TimestampType().String(), BaseTimestamp: e.BaseTimestamp,
 		MaxTimestamp: e.MaxTimestamp, LeaderEpoch: e.LeaderEpoch, ProducerID: e.ProducerID, ProducerEpoch: e.ProducerEpoch,
 		BaseSequence: e.BaseSequence, Transactional: e.IsTransactional(), Control: e.IsControl(), CRC: "bad",
 	}
-	if e.sound {
+	if e.CRCError == nil {
 		b.CRC = "ok"
 	}
-	if b.Control && e.sound && e.bytes != nil {
-		if t, _, ok, err := segment.ParseControl(e.bytes); ok && err == nil {
+	if b.Control && e.CRCError == nil && e.Bytes != nil {
+		if t, _, ok, err := segment.ParseControl(e.Bytes); ok && err == nil {
 			b.Marker = "commit"
 			if t == segment.ControlAbort {
 				b.Marker = "abort"
@@ -170,11 +173,11 @@ func newBatchRow(e *entry) *batchRow {
 	return b
 }
 
-func showRecords(o *Output, d *segment.Decoder, e *entry) error {
-	if e.bytes == nil {
-		return &segment.Error{Kind: segment.TooLarge, Op: "records", Position: e.position, Detail: "batch of " + number(e.Size()) + " bytes"}
+func showRecords(o *Output, d *segment.Decoder, e *segment.LogEntry) error {
+	if e.Bytes == nil {
+		return &segment.Error{Kind: segment.TooLarge, Op: "records", Position: e.Position, Detail: "batch of " + number(e.Size()) + " bytes"}
 	}
-	if err := d.Open(e.bytes); err != nil {
+	if err := d.Open(e.Bytes); err != nil {
 		return err
 	}
 	var rec segment.Record

@@ -162,62 +162,6 @@ func (x *tiled) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// largest remembers how much was asked for at a time: what a reader has to hold.
-type largest struct {
-	io.Reader
-	n int
-}
-
-func (l *largest) Read(p []byte) (int, error) {
-	l.n = max(l.n, len(p))
-	return l.Reader.Read(p)
-}
-
-func TestALongLogPassesThroughOneBuffer(t *testing.T) {
-	x, size := newTiled(t, 20000)
-	in := &largest{Reader: x}
-	r := newLogReader(in, size, maxWhole)
-	n := 0
-	for {
-		e, err := r.next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil || !e.sound {
-			t.Fatalf("batch %d: %v, sound %v", n, err, e.sound)
-		}
-		n++
-	}
-	if n != 20000 || in.n > bufferSize || len(r.buffer) != bufferSize {
-		t.Errorf("%d batches of %d bytes; %d bytes at a time, a buffer of %d", n, size, in.n, len(r.buffer))
-	}
-}
-
-func TestABatchLargerThanIsKeptIsStillChecked(t *testing.T) {
-	raw := sampleFile(t, txnLog)
-	for _, damaged := range []bool{false, true} {
-		log := bytes.Clone(raw)
-		if damaged {
-			log[3000] ^= 1
-		}
-		r := newLogReader(bytes.NewReader(log), int64(len(log)), 100)
-		whole := newLogReader(bytes.NewReader(log), int64(len(log)), maxWhole)
-		for {
-			a, err := r.next()
-			b, werr := whole.next()
-			if err != werr {
-				t.Fatal(err, werr)
-			}
-			if err == io.EOF {
-				break
-			}
-			if a.sound != b.sound || a.sound == (damaged && a.position == 0) || a.bytes != nil && a.Size() > 100 {
-				t.Errorf("batch at %d: sound %v and %v", a.position, a.sound, b.sound)
-			}
-		}
-	}
-}
-
 func FuzzLog(f *testing.F) {
 	// Small ones: the engine minimizes what it finds byte by byte.
 	f.Add(sampleFile(f, txnLog)[3155:3233])

@@ -23,7 +23,7 @@ func readAll(log []byte, base, next int64) (batches []batch, err error) {
 		if err != nil {
 			return batches, err
 		}
-		b.bytes = bytes.Clone(b.bytes)
+		b.Bytes = bytes.Clone(b.Bytes)
 		batches = append(batches, b)
 	}
 }
@@ -34,10 +34,10 @@ func TestBatchLargerThanTheBuffer(t *testing.T) {
 	last := encode(2, 0, batchSpec{value: []byte("b")})
 	log := bytes.Join([][]byte{small, large, last}, nil)
 	batches, err := readAll(log, 0, 3)
-	if err != nil || len(batches) != 3 || batches[1].bytes != nil || batches[1].Size() != int64(len(large)) || !bytes.Equal(batches[2].bytes, last) {
+	if err != nil || len(batches) != 3 || batches[1].Bytes != nil || batches[1].Size() != int64(len(large)) || !bytes.Equal(batches[2].Bytes, last) {
 		t.Fatalf("%d batches, %v", len(batches), err)
 	}
-	for _, at := range []int{len(small) + 30, len(small) + bufferSize, len(small) + len(large) - 1} {
+	for _, at := range []int{len(small) + 30, len(small) + wholeBatch, len(small) + len(large) - 1} {
 		spoiled := bytes.Clone(log)
 		spoiled[at] ^= 1
 		var d *damage
@@ -49,12 +49,12 @@ func TestBatchLargerThanTheBuffer(t *testing.T) {
 
 func TestBatchExactlyAsLargeAsTheBuffer(t *testing.T) {
 	empty := encode(0, 0, batchSpec{value: make([]byte, 1<<19)})
-	log := encode(0, 0, batchSpec{value: make([]byte, bufferSize-(len(empty)-1<<19))})
-	for len(log) != bufferSize {
+	log := encode(0, 0, batchSpec{value: make([]byte, wholeBatch-(len(empty)-1<<19))})
+	for len(log) != wholeBatch {
 		t.Fatalf("the test's batch has %d bytes", len(log))
 	}
 	batches, err := readAll(append(log, encode(1, 0, batchSpec{})...), 0, 2)
-	if err != nil || len(batches) != 2 || batches[0].bytes == nil {
+	if err != nil || len(batches) != 2 || batches[0].Bytes == nil {
 		t.Errorf("%d batches, %v", len(batches), err)
 	}
 }
@@ -113,8 +113,8 @@ func FuzzBatchReader(f *testing.F) {
 			b := &got[i]
 			raw := log[at:][:b.Size()]
 			at += b.Size()
-			if b.pos+b.Size() != at || sha256.Sum256(b.bytes) != sha256.Sum256(raw) && b.bytes != nil {
-				t.Fatalf("batch %d is not the bytes at %d", i, b.pos)
+			if b.Position+b.Size() != at || sha256.Sum256(b.Bytes) != sha256.Sum256(raw) && b.Bytes != nil {
+				t.Fatalf("batch %d is not the bytes at %d", i, b.Position)
 			}
 			if err := segment.VerifyCRC(&b.Header, raw); err != nil {
 				t.Fatalf("batch %d was let through: %v", i, err)

@@ -176,7 +176,7 @@ func (p *partition) readIndex(s *localSegment, suffix string) ([]byte, error) {
 // batch takes one batch, which ends at the offset last.
 func (k *checker) batch(b *batch, last int64) error {
 	if b.gap && k.gap == "" {
-		k.gap = fmt.Sprintf("byte %d: offsets are missing before %d", b.pos, b.BaseOffset)
+		k.gap = fmt.Sprintf("byte %d: offsets are missing before %d", b.Position, b.BaseOffset)
 	}
 	k.cleaned = k.cleaned || b.cleaned
 	k.dense = k.dense && b.adjoins
@@ -198,7 +198,7 @@ func (k *checker) batch(b *batch, last int64) error {
 	}
 	if k.producers != nil {
 		if err := k.producers.apply(b); err != nil {
-			return damaged(k.s.logName(), "byte %d: %v", b.pos, err)
+			return damaged(k.s.logName(), "byte %d: %v", b.Position, err)
 		}
 	}
 	if e != nil && e.aborted {

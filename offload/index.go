@@ -59,16 +59,16 @@ func newIndexes(base, logSize int64, offsets []byte, offsetsErr error, times []b
 // batch takes the next batch.
 func (x *indexes) batch(b *batch) {
 	last := b.LastOffset()
-	x.checkOffsets(b.pos, last)
+	x.checkOffsets(b.Position, last)
 	x.checkTimes(last)
 	if b.MaxTimestamp > x.maxTimestamp {
 		x.maxTimestamp, x.maxOffset = b.MaxTimestamp, last
 	}
 	// A relative offset has 31 bits; a reader of what lies beyond starts from the last entry that fits.
-	if b.pos-x.lastEntry > indexInterval && last-x.base <= math.MaxInt32 {
+	if b.Position-x.lastEntry > indexInterval && last-x.base <= math.MaxInt32 {
 		x.newOffsets = binary.BigEndian.AppendUint32(x.newOffsets, uint32(last-x.base))
-		x.newOffsets = binary.BigEndian.AppendUint32(x.newOffsets, uint32(b.pos))
-		x.lastEntry = b.pos
+		x.newOffsets = binary.BigEndian.AppendUint32(x.newOffsets, uint32(b.Position))
+		x.lastEntry = b.Position
 		x.addTime()
 	}
 }

@@ -54,7 +54,7 @@ func (p producers) apply(b *batch) error {
 		}
 	}
 	if b.IsControl() {
-		kind, coordinator, ok, err := segment.ParseControl(b.bytes)
+		kind, coordinator, ok, err := segment.ParseControl(b.Bytes)
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (p *partition) cut(ctx context.Context, s *localSegment, below int64) (*loc
 		if err != nil {
 			return nil, err
 		}
-		c.next, c.size = r.want, r.pos
+		c.next, c.size = r.want, r.log.Position()
 	}
 	return c, nil
 }

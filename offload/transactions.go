@@ -90,12 +90,12 @@ func (t *transactions) apply(b *batch) (*ended, error) {
 		t.open[b.ProducerID] = txn
 		return nil, nil
 	}
-	if b.bytes == nil {
-		return nil, fmt.Errorf("byte %d: control batch of %d bytes", b.pos, b.Size())
+	if b.Bytes == nil {
+		return nil, fmt.Errorf("byte %d: control batch of %d bytes", b.Position, b.Size())
 	}
-	kind, _, ok, err := segment.ParseControl(b.bytes)
+	kind, _, ok, err := segment.ParseControl(b.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("byte %d: %w", b.pos, err)
+		return nil, fmt.Errorf("byte %d: %w", b.Position, err)
 	}
 	if !ok || kind != segment.ControlAbort && kind != segment.ControlCommit {
 		return nil, nil

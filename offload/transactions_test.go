@@ -17,7 +17,7 @@ func move(t *testing.T, txns *transactions, base int64, specs ...batchSpec) (end
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := txns.apply(&batch{Header: h, bytes: raw, cleaned: h.Count == 0})
+		e, err := txns.apply(&batch{LogEntry: segment.LogEntry{Header: h, Bytes: raw}, cleaned: h.Count == 0})
 		if err != nil {
 			t.Fatal(err)
 		}

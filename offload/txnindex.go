@@ -59,10 +59,10 @@ func (x *txnIndex) before(b *batch, last int64, t *transactions) error {
 
 // isAbort tells whether a batch is an ABORT marker of the producer, or what the cleaner left of a marker.
 func isAbort(b *batch, producer int64) bool {
-	if !b.IsControl() || b.ProducerID != producer || b.bytes == nil {
+	if !b.IsControl() || b.ProducerID != producer || b.Bytes == nil {
 		return false
 	}
-	kind, _, ok, err := segment.ParseControl(b.bytes)
+	kind, _, ok, err := segment.ParseControl(b.Bytes)
 	return err == nil && (!ok && b.Count == 0 || ok && kind == segment.ControlAbort)
 }
 

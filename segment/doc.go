@@ -1,8 +1,9 @@
 // Package segment reads and writes the file formats of Kafka's log: record batches of every magic and codec, the
 // offset, time and transaction index, producer snapshots, checkpoints, and the names of directories and files.
 //
-// Everything here is a pure function over bytes: no I/O, no goroutine, no clock. The one piece of state is a Decoder,
-// which keeps its decompression buffer from one batch to the next.
+// Everything here is a pure function over bytes: no goroutine, no clock, and no I/O but that of a LogReader, which
+// walks a log that its caller's io.Reader gives. The other piece of state is a Decoder, which keeps its decompression
+// buffer from one batch to the next.
 //
 // Invariants:
 //   - No length, count or position found in the bytes is believed before it has been compared with what was given, and
