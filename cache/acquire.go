@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
+
+	"coldtap/readerpool"
 )
 
 // Pending is a chunk asked for with Ask. Wait must be called exactly once.
@@ -129,14 +131,14 @@ func (p *Pending) leave(ctx context.Context) (*Chunk, Outcome, error) {
 }
 
 // Prefetch starts a flight if the chunk is neither cached nor in flight and a slab is free or evictable without
-// waiting. It takes r.Urgency for Ahead. follow keeps the read-ahead alive: when its context ends before the load had
+// waiting. It takes r.Lane for Ahead. follow keeps the read-ahead alive: when its context ends before the load had
 // its turn (see Queued), the flight is dropped, unless somebody else wants it. Returns whether the chunk is there or
 // under way.
 //
 // Chunks that read-ahead brought and nobody has read yet fill at most half of the arena: with more sessions than fit,
 // each would push out what another is about to read, and every chunk would be loaded twice.
 func (c *Cache) Prefetch(follow context.Context, r Request) bool {
-	r.Urgency = Ahead
+	r.Lane = readerpool.Ahead
 	if r.check(c.arena.slabSize) != nil || follow.Err() != nil {
 		return false
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"coldtap/tier"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -136,12 +138,11 @@ func (c *Cache) enter() bool {
 
 // DropSegment forgets every chunk of a segment and stops flights from entering the cache. When it returns no look-up
 // finds one; readers keep what they hold.
-func (c *Cache) DropSegment(topic [16]byte, partition int32, segment [16]byte) {
+func (c *Cache) DropSegment(key tier.SegmentKey) {
 	if !c.enter() {
 		return
 	}
 	defer c.running.Done()
-	key := segmentKey{topic: topic, segment: segment, partition: partition}
 	for i := range c.shards {
 		c.shards[i].dropFlights(key)
 	}
@@ -196,11 +197,11 @@ func (c *Cache) Drop(ch *Chunk) {
 }
 
 // dropFlights keeps a segment's flights out of the cache. Those that nobody waits for end.
-func (s *shard) dropFlights(key segmentKey) {
+func (s *shard) dropFlights(key tier.SegmentKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, f := range s.flights {
-		if k.ofSegment() != key {
+		if k.Segment != key {
 			continue
 		}
 		f.dropped = true

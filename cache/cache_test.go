@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"coldtap/internal/invariants"
+	"coldtap/internal/readcost"
+	"coldtap/readerpool"
+	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -25,7 +28,7 @@ type store struct {
 	loads map[Key]int
 	total int
 	// before runs in each load; its error is the load's.
-	before func(ctx context.Context, key Key, urgency Urgency) error
+	before func(ctx context.Context, key Key, lane readerpool.Lane) error
 }
 
 // segmentOf is one segment of a store.
@@ -34,7 +37,7 @@ type segmentOf struct {
 	key Key
 }
 
-func (s segmentOf) LoadChunk(ctx context.Context, off int64, dst []byte, urgency Urgency) (Loaded, error) {
+func (s segmentOf) LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (readcost.Cost, error) {
 	key := s.key
 	key.Chunk = int32(off / testChunk)
 	s.st.mu.Lock()
@@ -45,12 +48,12 @@ func (s segmentOf) LoadChunk(ctx context.Context, off int64, dst []byte, urgency
 	s.st.total++
 	s.st.mu.Unlock()
 	if s.st.before != nil {
-		if err := s.st.before(ctx, key, urgency); err != nil {
-			return Loaded{Requests: 1}, err
+		if err := s.st.before(ctx, key, lane); err != nil {
+			return readcost.Cost{Requests: 1}, err
 		}
 	}
 	fill(dst, s.key, off)
-	return Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+	return readcost.Cost{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 
 func (st *store) count() int {
@@ -61,7 +64,7 @@ func (st *store) count() int {
 
 // word is the content at a position of a segment.
 func word(key Key, pos int64) uint64 {
-	h := binary.LittleEndian.Uint64(key.Topic[:]) ^ binary.LittleEndian.Uint64(key.Segment[:])*0x9E3779B97F4A7C15 ^ uint64(key.Partition)<<40
+	h := binary.LittleEndian.Uint64(key.Segment.Partition.Topic[:]) ^ binary.LittleEndian.Uint64(key.Segment.ID[:])*0x9E3779B97F4A7C15 ^ uint64(key.Segment.Partition.Partition)<<40
 	h ^= uint64(pos) * 0xBF58476D1CE4E5B9
 	return h ^ h>>29
 }
@@ -97,8 +100,8 @@ func intact(ch *Chunk) error {
 // segmentKeyN is the key of chunk 0 of segment n.
 func segmentKeyN(n int) Key {
 	var k Key
-	k.Topic[0], k.Partition = 7, 3
-	binary.LittleEndian.PutUint32(k.Segment[:], uint32(n))
+	k.Segment.Partition.Topic[0], k.Segment.Partition.Partition = 7, 3
+	binary.LittleEndian.PutUint32(k.Segment.ID[:], uint32(n))
 	return k
 }
 
@@ -180,10 +183,10 @@ func TestAcquireLoadsOnceThenServesFromMemory(t *testing.T) {
 	if _, ok := c.TryAcquire(st.chunkOf(1, 0).Key); ok {
 		t.Fatal("found a chunk that nobody loaded")
 	}
-	if o := mustRead(t, c, st.chunkOf(1, 0)); o.Level != Miss || o.Loaded != (Loaded{1, testChunk}) {
+	if o := mustRead(t, c, st.chunkOf(1, 0)); o.Level != Miss || o.Cost != (readcost.Cost{Requests: 1, Bytes: testChunk}) {
 		t.Fatalf("first read: %+v", o)
 	}
-	if o := mustRead(t, c, st.chunkOf(1, 0)); o.Level != Mem || o.Loaded != (Loaded{}) {
+	if o := mustRead(t, c, st.chunkOf(1, 0)); o.Level != Mem || o.Cost != (readcost.Cost{}) {
 		t.Fatalf("second read: %+v", o)
 	}
 	ch, ok := c.TryAcquire(st.chunkOf(1, 0).Key)
@@ -302,9 +305,9 @@ func TestJ5KeysDoNotMix(t *testing.T) {
 	c, st := open(t, 32), &store{}
 	base := segmentKeyN(1)
 	keys := []Key{base, base, base, base}
-	keys[1].Topic[15] = 1
-	keys[2].Segment[15] = 1
-	keys[3].Partition++
+	keys[1].Segment.Partition.Topic[15] = 1
+	keys[2].Segment.ID[15] = 1
+	keys[3].Segment.Partition.Partition++
 	for range 2 {
 		for _, key := range keys {
 			if _, err := read(c, Request{Key: key, Len: testChunk, Source: segmentOf{st, key}}); err != nil {
@@ -327,7 +330,7 @@ func TestJ14HashCollisions(t *testing.T) {
 	}
 	for n := range 3 {
 		k := segmentKeyN(n)
-		c.DropSegment(k.Topic, k.Partition, k.Segment)
+		c.DropSegment(k.Segment)
 	}
 	if n := c.SlabsInUse(); n != 0 {
 		t.Errorf("%d slabs in use after every segment was dropped", n)
@@ -345,7 +348,7 @@ func TestDropSegment(t *testing.T) {
 		t.Fatal("chunk 0 is gone")
 	}
 	k := segmentKeyN(1)
-	c.DropSegment(k.Topic, k.Partition, k.Segment)
+	c.DropSegment(k.Segment)
 	for n := range 6 {
 		if _, ok := c.TryAcquire(st.chunkOf(1, n).Key); ok {
 			t.Errorf("chunk %d of the dropped segment is found", n)
@@ -426,7 +429,7 @@ func TestChunkOutlivesClose(t *testing.T) {
 	if c.Prefetch(context.Background(), st.chunkOf(1, 1)) {
 		t.Error("prefetch after close")
 	}
-	c.DropSegment([16]byte{}, 0, [16]byte{})
+	c.DropSegment(tier.SegmentKey{})
 	if err := intact(ch); err != nil {
 		t.Error(err)
 	}

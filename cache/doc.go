@@ -34,7 +34,7 @@
 // There is one load per key at a time, whoever asks. It runs in a goroutine of the cache under its own deadline: a
 // reader that leaves does not disturb the others, and a load that has begun ends in the cache. One that still waits for
 // its turn and that nobody wants any more is dropped. When a load fails, the caller that started it gets the error and
-// one of those who joined tries once more with its own Source and urgency; after that everybody gets the error. Errors
+// one of those who joined tries once more with its own Source and lane; after that everybody gets the error. Errors
 // are never kept.
 //
 // # Locks, in the order they may nest

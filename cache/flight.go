@@ -7,6 +7,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"coldtap/internal/readcost"
+	"coldtap/readerpool"
 )
 
 // flight is the one load of a key. It runs in a goroutine of the cache. shard.mu guards the second group of fields.
@@ -78,7 +81,7 @@ func (c *Cache) newFlightLocked(s *shard, key Key, hash uint64) *flight {
 // start reserves a place, if that needs no waiting, and begins the load. It says whether the load is under way with a
 // place.
 func (f *flight) start(r Request) bool {
-	p, ok := f.cache.tryReserve(r.Len, r.Urgency == Ahead)
+	p, ok := f.cache.tryReserve(r.Len, r.Lane == readerpool.Ahead)
 	if ok {
 		go f.run(r, p, true)
 		return true
@@ -118,7 +121,7 @@ func (f *flight) run(r Request, p place, reserved bool) {
 		p, err = c.reserve(ctx, r.Len)
 		cancel()
 		if err != nil {
-			f.fail(Loaded{}, ErrNoSlab)
+			f.fail(readcost.Cost{}, ErrNoSlab)
 			return
 		}
 		f.shard.mu.Lock()
@@ -130,19 +133,19 @@ func (f *flight) run(r Request, p place, reserved bool) {
 	}
 	for attempt := 1; ; attempt++ {
 		dst := c.arena.bytes(p, r.Len)
-		loaded, err := f.load(r, dst)
+		cost, err := f.load(r, dst)
 		if err == nil {
-			f.land(p, dst, loaded)
+			f.land(p, dst, cost)
 			return
 		}
 		if f.ctx.Err() == nil {
 			c.metrics.loadErrors.Inc()
 		}
 		// The first failure may be the leader's bad luck (refused as read-ahead, an outdated Source). The second is not.
-		next, again := f.retry(attempt, loaded, err)
+		next, again := f.retry(attempt, cost, err)
 		if !again {
 			c.giveBack(p)
-			f.fail(loaded, err)
+			f.fail(cost, err)
 			return
 		}
 		r = next
@@ -150,7 +153,7 @@ func (f *flight) run(r Request, p place, reserved bool) {
 }
 
 // load calls the Source under the flight's deadline. A panic is an error like another.
-func (f *flight) load(r Request, dst []byte) (loaded Loaded, err error) {
+func (f *flight) load(r Request, dst []byte) (cost readcost.Cost, err error) {
 	f.cache.metrics.loads.Inc()
 	ctx, cancel := context.WithTimeout(f.ctx, f.cache.flightTimeout)
 	defer cancel()
@@ -161,15 +164,15 @@ func (f *flight) load(r Request, dst []byte) (loaded Loaded, err error) {
 			err = &Error{Kind: TimedOut, Key: f.key, Err: err}
 		}
 	}()
-	loaded, err = r.Source.LoadChunk(ctx, r.Off, dst, r.Urgency)
+	cost, err = r.Source.LoadChunk(ctx, r.Off, dst, r.Lane)
 	f.shard.mu.Lock()
 	f.queued = false
 	f.shard.mu.Unlock()
-	return loaded, err
+	return cost, err
 }
 
 // retry answers the leader and gives the turn to another waiter, if this was the first attempt and there is one.
-func (f *flight) retry(attempt int, loaded Loaded, err error) (Request, bool) {
+func (f *flight) retry(attempt int, cost readcost.Cost, err error) (Request, bool) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.queued = false
@@ -178,20 +181,20 @@ func (f *flight) retry(attempt int, loaded Loaded, err error) (Request, bool) {
 	}
 	if w := f.leader; w != nil {
 		f.dismissLocked(w)
-		w.result <- result{outcome: Outcome{Level: Miss, Loaded: loaded}, err: err}
+		w.result <- result{outcome: Outcome{Level: Miss, Cost: cost}, err: err}
 	}
 	return f.promoteLocked(), true
 }
 
 // promoteLocked makes the waiter in the greatest hurry the leader. There must be one.
 func (f *flight) promoteLocked() Request {
-	f.leader = slices.MinFunc(f.waiters, func(a, b *waiter) int { return int(a.request.Urgency) - int(b.request.Urgency) })
+	f.leader = slices.MinFunc(f.waiters, func(a, b *waiter) int { return int(a.request.Lane) - int(b.request.Lane) })
 	return f.leader.request
 }
 
 // land makes the loaded bytes a chunk and gives it to everybody who waits. All references are counted before anybody
 // hears of it; the flight keeps none, so that what a reader releases is evictable at once.
-func (f *flight) land(p place, bytes []byte, loaded Loaded) {
+func (f *flight) land(p place, bytes []byte, cost readcost.Cost) {
 	c, s := f.cache, f.shard
 	ch := &Chunk{cache: c, key: f.key, hash: f.hash, bytes: bytes, place: p, landed: time.Now()}
 	s.mu.Lock()
@@ -222,7 +225,7 @@ func (f *flight) land(p place, bytes []byte, loaded Loaded) {
 		s.chunks[f.key] = ch
 	}
 	for _, w := range f.waiters {
-		w.result <- result{chunk: ch, outcome: f.outcomeLocked(w, loaded)}
+		w.result <- result{chunk: ch, outcome: f.outcomeLocked(w, cost)}
 	}
 	f.endLocked()
 	s.mu.Unlock()
@@ -232,7 +235,7 @@ func (f *flight) land(p place, bytes []byte, loaded Loaded) {
 }
 
 // fail tells everybody who still waits.
-func (f *flight) fail(loaded Loaded, err error) {
+func (f *flight) fail(cost readcost.Cost, err error) {
 	f.shard.mu.Lock()
 	if f.shard.closed {
 		err = ErrClosed
@@ -241,15 +244,15 @@ func (f *flight) fail(loaded Loaded, err error) {
 		if err == ErrNoSlab {
 			f.cache.metrics.noSlab.Inc()
 		}
-		w.result <- result{outcome: f.outcomeLocked(w, loaded), err: err}
+		w.result <- result{outcome: f.outcomeLocked(w, cost), err: err}
 	}
 	f.endLocked()
 	f.shard.mu.Unlock()
 }
 
-func (f *flight) outcomeLocked(w *waiter, loaded Loaded) Outcome {
+func (f *flight) outcomeLocked(w *waiter, cost readcost.Cost) Outcome {
 	if w == f.leader {
-		return Outcome{Level: Miss, Loaded: loaded}
+		return Outcome{Level: Miss, Cost: cost}
 	}
 	return Outcome{Level: Joined}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"coldtap/readerpool"
 )
 
 var errStore = errors.New("500 from the store")
@@ -23,7 +25,7 @@ type gate struct {
 
 type gatedLoad struct {
 	key     Key
-	urgency Urgency
+	lane    readerpool.Lane
 	ctx     context.Context
 	begun   func()
 	verdict chan error
@@ -32,8 +34,8 @@ type gatedLoad struct {
 func newGate(t *testing.T, slabs int, change ...func(*Config)) *gate {
 	g := &gate{waiting: make(chan *gatedLoad, 1000)}
 	g.c = open(t, slabs, change...)
-	g.before = func(ctx context.Context, key Key, urgency Urgency) error {
-		l := &gatedLoad{key: key, urgency: urgency, ctx: ctx, begun: func() {}, verdict: make(chan error, 1)}
+	g.before = func(ctx context.Context, key Key, lane readerpool.Lane) error {
+		l := &gatedLoad{key: key, lane: lane, ctx: ctx, begun: func() {}, verdict: make(chan error, 1)}
 		if g.queueing {
 			l.begun = Queued(ctx)
 		}
@@ -113,8 +115,8 @@ func TestJ7HerdLoadsOnce(t *testing.T) {
 			}
 			if rd.outcome.Level == Miss {
 				missed++
-				if rd.outcome.Loaded.Requests != 1 {
-					t.Errorf("the leader's load: %+v", rd.outcome.Loaded)
+				if rd.outcome.Cost.Requests != 1 {
+					t.Errorf("the leader's load: %+v", rd.outcome.Cost)
 				}
 			} else if rd.outcome != (Outcome{Level: Joined}) {
 				t.Errorf("a follower's outcome: %+v", rd.outcome)
@@ -133,14 +135,14 @@ func TestJ7HerdLoadsOnce(t *testing.T) {
 func TestJ1ErrorsAreNotKept(t *testing.T) {
 	c, st := open(t, 8), &store{}
 	fail := true
-	st.before = func(context.Context, Key, Urgency) error {
+	st.before = func(context.Context, Key, readerpool.Lane) error {
 		if fail {
 			fail = false
 			return errStore
 		}
 		return nil
 	}
-	if o, err := read(c, st.chunkOf(1, 0)); !errors.Is(err, errStore) || o.Loaded.Requests != 1 {
+	if o, err := read(c, st.chunkOf(1, 0)); !errors.Is(err, errStore) || o.Cost.Requests != 1 {
 		t.Fatalf("first read: %v %+v", err, o)
 	}
 	if n := c.SlabsInUse(); n != 0 {
@@ -157,7 +159,7 @@ func TestJ16AbsenceIsNotKept(t *testing.T) {
 	c, st := open(t, 8), &store{}
 	errMissing := errors.New("404")
 	var there atomic.Bool
-	st.before = func(context.Context, Key, Urgency) error {
+	st.before = func(context.Context, Key, readerpool.Lane) error {
 		if !there.Load() {
 			return errMissing
 		}
@@ -183,7 +185,7 @@ func TestFailurePromotesOneWaiterOnce(t *testing.T) {
 				r := g.chunkOf(1, 0)
 				leader := g.reader(r)
 				bulk := r
-				bulk.Urgency = Bulk
+				bulk.Lane = readerpool.Bulk
 				backfill, follower := g.reader(bulk), g.reader(r)
 				g.next().verdict <- errStore
 				if !leader.ended() || leader.err != errStore || leader.outcome.Level != Miss {
@@ -193,8 +195,8 @@ func TestFailurePromotesOneWaiterOnce(t *testing.T) {
 					t.Fatal("a waiter got the leader's error")
 				}
 				l := g.next()
-				if l.urgency != Interactive {
-					t.Errorf("the second attempt has urgency %v though an interactive reader waits", l.urgency)
+				if l.lane != readerpool.Interactive {
+					t.Errorf("the second attempt has lane %v though an interactive reader waits", l.lane)
 				}
 				l.verdict <- second
 				if !follower.ended() || !backfill.ended() {
@@ -203,7 +205,7 @@ func TestFailurePromotesOneWaiterOnce(t *testing.T) {
 				if follower.err != second || backfill.err != second {
 					t.Errorf("%v and %v", follower.err, backfill.err)
 				}
-				if follower.outcome.Level != Miss || backfill.outcome.Level != Joined || follower.outcome.Loaded.Requests != 1 {
+				if follower.outcome.Level != Miss || backfill.outcome.Level != Joined || follower.outcome.Cost.Requests != 1 {
 					t.Errorf("promoted %+v, other %+v", follower.outcome, backfill.outcome)
 				}
 				if g.next() != nil || g.count() != 2 {
@@ -223,11 +225,11 @@ func TestReadAheadThatFailsGivesItsReaderATry(t *testing.T) {
 		}
 		rd := g.reader(g.chunkOf(1, 0))
 		l := g.next()
-		if l.urgency != Ahead {
-			t.Errorf("read-ahead loads with urgency %v", l.urgency)
+		if l.lane != readerpool.Ahead {
+			t.Errorf("read-ahead loads with lane %v", l.lane)
 		}
 		l.verdict <- errors.New("refused: lane full")
-		if l = g.next(); l == nil || l.urgency != Interactive {
+		if l = g.next(); l == nil || l.lane != readerpool.Interactive {
 			t.Fatalf("no second attempt: %+v", l)
 		}
 		l.verdict <- nil
@@ -345,7 +347,7 @@ func TestDropKeepsFlightsOut(t *testing.T) {
 			l, ahead = ahead, l
 		}
 		k := segmentKeyN(1)
-		g.c.DropSegment(k.Topic, k.Partition, k.Segment)
+		g.c.DropSegment(k.Segment)
 		if l.ctx.Err() != nil {
 			t.Error("the load of a waiting reader was cancelled")
 		}
@@ -370,7 +372,7 @@ func TestDropKeepsFlightsOut(t *testing.T) {
 
 func TestPanicInSourceIsAnError(t *testing.T) {
 	c, st := open(t, 8), &store{}
-	st.before = func(context.Context, Key, Urgency) error { panic("index out of range") }
+	st.before = func(context.Context, Key, readerpool.Lane) error { panic("index out of range") }
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
@@ -426,7 +428,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, st := open(t, 4), &store{}
 		let := make(chan struct{})
-		st.before = func(context.Context, Key, Urgency) error { <-let; return nil }
+		st.before = func(context.Context, Key, readerpool.Lane) error { <-let; return nil }
 		p := c.Ask(st.chunkOf(1, 0), false)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

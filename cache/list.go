@@ -1,5 +1,7 @@
 package cache
 
+import "coldtap/tier"
+
 // list is an order of chunks by warmth. Cache.mu guards it and the links.
 type list struct {
 	warmest, coldest *Chunk
@@ -48,20 +50,11 @@ func (l *list) unlink(ch *Chunk) {
 	ch.warmer, ch.colder = nil, nil
 }
 
-// segmentKey names a segment.
-type segmentKey struct {
-	topic     [16]byte
-	segment   [16]byte
-	partition int32
-}
-
-func (k Key) ofSegment() segmentKey { return segmentKey{k.Topic, k.Segment, k.Partition} }
-
 // segments finds the cached chunks of a segment without a look at all the others. Cache.mu guards it.
-type segments map[segmentKey]*Chunk
+type segments map[tier.SegmentKey]*Chunk
 
 func (s segments) add(ch *Chunk) {
-	k := ch.key.ofSegment()
+	k := ch.key.Segment
 	ch.elder, ch.sibling = nil, s[k]
 	if ch.sibling != nil {
 		ch.sibling.elder = ch
@@ -77,9 +70,9 @@ func (s segments) remove(ch *Chunk) {
 	case ch.elder != nil:
 		ch.elder.sibling = ch.sibling
 	case ch.sibling != nil:
-		s[ch.key.ofSegment()] = ch.sibling
+		s[ch.key.Segment] = ch.sibling
 	default:
-		delete(s, ch.key.ofSegment())
+		delete(s, ch.key.Segment)
 	}
 	ch.elder, ch.sibling = nil, nil
 }

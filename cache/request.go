@@ -3,59 +3,47 @@ package cache
 import (
 	"context"
 	"fmt"
+
+	"coldtap/internal/readcost"
+	"coldtap/readerpool"
+	"coldtap/tier"
 )
 
-// Key names a chunk: which segment (topic id, partition, segment id: identity, never a name, so that a topic deleted
-// and created again shares nothing) and which piece of it.
+// Key names a chunk: its segment (by ids, never by name, so that a topic deleted and created again shares nothing) and
+// its number in the segment.
 type Key struct {
-	Topic     [16]byte
-	Segment   [16]byte
-	Partition int32
-	Chunk     int32
+	Segment tier.SegmentKey
+	Chunk   int32
 }
 
 // String shows the key for people.
 func (k Key) String() string {
-	return fmt.Sprintf("%x/%d/%x#%d", k.Topic, k.Partition, k.Segment, k.Chunk)
+	s := &k.Segment
+	return fmt.Sprintf("%v/%d/%v#%d", s.Partition.Topic, s.Partition.Partition, s.ID, k.Chunk)
 }
 
 // Source loads chunks. A value stands for one segment and is shared by its chunks; it must stay valid after the request
 // that brought it. Called concurrently.
 type Source interface {
 	// LoadChunk fills all of dst with the log bytes [off, off+len(dst)), or fails. It must not touch dst after it
-	// returned. ctx is the flight's, not a request's. urgency Ahead means that nobody waits yet. A Source that queues for
-	// its turn says so with Queued.
-	LoadChunk(ctx context.Context, off int64, dst []byte, urgency Urgency) (Loaded, error)
-}
-
-// Urgency says who waits for a load.
-type Urgency uint8
-
-const (
-	Interactive Urgency = iota // a client that reads now
-	Bulk                       // a backfill
-	Ahead                      // nobody yet
-)
-
-// Loaded is what a load took.
-type Loaded struct {
-	Requests int   // of the store
-	Bytes    int64 // from the store
+	// returned. ctx is the flight's, not a request's. Of a load in the lane Ahead no reader waits yet. A Source that
+	// queues for its turn says so with Queued.
+	LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (readcost.Cost, error)
 }
 
 // Request asks for a chunk. Off and Len are the same in every request with the same Key.
 type Request struct {
-	Key     Key
-	Off     int64 // position of the chunk's first byte in the log
-	Len     int   // bytes, 1 to Config.Chunk
-	Source  Source
-	Urgency Urgency
+	Key    Key
+	Off    int64 // position of the chunk's first byte in the log
+	Len    int   // bytes, 1 to Config.Chunk
+	Source Source
+	Lane   readerpool.Lane
 }
 
 // Outcome says where a chunk came from.
 type Outcome struct {
-	Level  Level
-	Loaded Loaded // only for the caller whose flight it was, also when it failed
+	Level Level
+	Cost  readcost.Cost // only for the caller whose flight it was, also when it failed
 }
 
 // Level is where a chunk came from.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"coldtap/readerpool"
 )
 
 // hold acquires chunks and keeps them.
@@ -127,14 +129,14 @@ func TestNoWaitAndReadAheadDoNotWait(t *testing.T) {
 	})
 }
 
-// The reader that was first in line left: the one that waits with it takes over, with its own Source and urgency.
+// The reader that was first in line left: the one that waits with it takes over, with its own Source and lane.
 func TestLeaderLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, 4)
 		defer g.c.Close(context.Background())
 		held := hold(t, g.c, &store{}, 9, 4)
 		bulk := g.chunkOf(1, 0)
-		bulk.Urgency = Bulk
+		bulk.Lane = readerpool.Bulk
 		leader, follower := g.reader(bulk), g.reader(g.chunkOf(1, 0))
 		leader.leave()
 		if !leader.ended() || !errors.Is(leader.err, ErrNoSlab) {
@@ -142,7 +144,7 @@ func TestLeaderLeavesTheLine(t *testing.T) {
 		}
 		release(held)
 		l := g.next()
-		if l == nil || l.urgency != Interactive {
+		if l == nil || l.lane != readerpool.Interactive {
 			t.Fatalf("load %+v", l)
 		}
 		l.verdict <- nil

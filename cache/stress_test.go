@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldtap/internal/invariants"
+	"coldtap/readerpool"
 )
 
 // Everything at once: readers that keep chunks for a while and check them to the last moment, drops, read-ahead, a
@@ -19,12 +20,12 @@ import (
 // under a reader.
 func TestStress(t *testing.T) {
 	const workers, operations = 6, 1500
-	collide := func(k Key) uint64 { return uint64(k.Chunk%5)<<6 | uint64(k.Segment[0])%3 }
+	collide := func(k Key) uint64 { return uint64(k.Chunk%5)<<6 | uint64(k.Segment.ID[0])%3 }
 	for name, hash := range map[string]func(Key) uint64{"hash": hashKey, "collisions": collide} {
 		t.Run(name, func(t *testing.T) {
 			c, st := openHashed(t, hash, 8), &store{}
 			var n atomic.Uint64
-			st.before = func(context.Context, Key, Urgency) error {
+			st.before = func(context.Context, Key, readerpool.Lane) error {
 				if n.Add(1)%17 == 0 {
 					return errStore
 				}
@@ -44,7 +45,7 @@ func TestStress(t *testing.T) {
 						var err error
 						switch op := rnd.IntN(100); {
 						case op < 2:
-							c.DropSegment(r.Key.Topic, r.Key.Partition, r.Key.Segment)
+							c.DropSegment(r.Key.Segment)
 							continue
 						case op < 10:
 							c.Prefetch(context.Background(), r)
@@ -152,7 +153,7 @@ func TestJ4DropRacesWithReaders(t *testing.T) {
 				return
 			default:
 				k := segmentKeyN(n % 2)
-				c.DropSegment(k.Topic, k.Partition, k.Segment)
+				c.DropSegment(k.Segment)
 				runtime.Gosched()
 			}
 		}
@@ -220,7 +221,7 @@ func TestJ9CloseUnderLoad(t *testing.T) {
 			})
 		}
 		k := segmentKeyN(1)
-		wg.Go(func() { c.DropSegment(k.Topic, k.Partition, k.Segment) })
+		wg.Go(func() { c.DropSegment(k.Segment) })
 		for range 2 {
 			wg.Go(func() {
 				if err := c.Close(context.Background()); err != nil {
@@ -293,7 +294,7 @@ func TestJ19FailuresUseNothingUp(t *testing.T) {
 	c, st := open(t, 4), &store{}
 	var down atomic.Bool
 	down.Store(true)
-	st.before = func(_ context.Context, key Key, _ Urgency) error {
+	st.before = func(_ context.Context, key Key, _ readerpool.Lane) error {
 		if !down.Load() {
 			return nil
 		}
@@ -325,7 +326,7 @@ func TestJ19FailuresUseNothingUp(t *testing.T) {
 func TestJ22NothingLeaks(t *testing.T) {
 	c, st := open(t, 8), &store{}
 	var n atomic.Uint64
-	st.before = func(ctx context.Context, _ Key, _ Urgency) error {
+	st.before = func(ctx context.Context, _ Key, _ readerpool.Lane) error {
 		switch n.Add(1) % 9 {
 		case 0:
 			return errStore

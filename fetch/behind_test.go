@@ -184,7 +184,7 @@ func TestDamageOfManyBatches(t *testing.T) {
 		}
 		// A batch behind the damage that the second read brings damaged is read once more itself.
 		if name == "40 batches" {
-			s.chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+			s.chunks.DropSegment(seg.Key())
 			loads := 0
 			s.logs[seg.ID].spoil = func(off int64, chunk []byte) {
 				if at := int64((first+40)*size) - off; 0 <= at && at < int64(len(chunk))-100 {
@@ -247,7 +247,7 @@ func TestNoFlippedBitMakesATimeWrong(t *testing.T) {
 			}
 			for bit := range 8 {
 				healthy.log[at] ^= 1 << bit
-				s.chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+				s.chunks.DropSegment(seg.Key())
 				for _, o := range []int64{29, 30, 34, 35, 36, 37, 42, 71} {
 					right, mayFail := o, o >= 30
 					if attrs != 0 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"coldtap/cache"
+	"coldtap/internal/readcost"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -83,7 +85,7 @@ type endOnly struct {
 	furthest atomic.Int64 // end of the range that went furthest
 }
 
-func (l *endOnly) LoadChunk(_ context.Context, off int64, dst []byte, _ cache.Urgency) (cache.Loaded, error) {
+func (l *endOnly) LoadChunk(_ context.Context, off int64, dst []byte, _ readerpool.Lane) (readcost.Cost, error) {
 	end := off + int64(len(dst))
 	for was := l.furthest.Load(); end > was && !l.furthest.CompareAndSwap(was, end); was = l.furthest.Load() {
 	}
@@ -91,7 +93,7 @@ func (l *endOnly) LoadChunk(_ context.Context, off int64, dst []byte, _ cache.Ur
 		at := max(from-off, 0)
 		copy(dst[at:], l.end[off+at-from:])
 	}
-	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+	return readcost.Cost{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 
 // F5: the last batch of the largest segment that a broker can write, where position and length together pass 2^31 - 1.

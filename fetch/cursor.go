@@ -194,8 +194,8 @@ func (s *Stats) count(o cache.Outcome) {
 	case cache.Joined:
 		s.ChunksJoined++
 	}
-	s.StoreRequests += o.Loaded.Requests
-	s.StoreBytes += o.Loaded.Bytes
+	s.StoreRequests += o.Cost.Requests
+	s.StoreBytes += o.Cost.Bytes
 }
 
 // hold makes cur the chunk of position pos, waiting for it with nothing else held.

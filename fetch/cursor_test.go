@@ -20,7 +20,7 @@ func (s *stand) pinOthers(n int) (release func()) {
 	var held []*cache.Chunk
 	for i := range n {
 		c, _, err := s.chunks.Acquire(context.Background(), cache.Request{
-			Key: cache.Key{Segment: l.id, Chunk: int32(i)}, Len: int(s.chunk), Source: l})
+			Key: cache.Key{Segment: tier.SegmentKey{ID: l.id}, Chunk: int32(i)}, Len: int(s.chunk), Source: l})
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestRunsOutliveStream(t *testing.T) {
 		lengths = append(lengths, len(runs[i].Bytes()))
 	}
 	st.Close()
-	s.chunks.DropSegment(testTopic, 0, idOf(1))
+	s.chunks.DropSegment(tier.SegmentKey{Partition: tier.PartitionID{Topic: testTopic}, ID: idOf(1)})
 	// Ten batches, the first half of the eleventh, its other half with nine more, the first half of the next.
 	if fmt.Sprint(lengths) != "[10000 500 10500 10500]" && fmt.Sprint(lengths) != "[10000 500 10500 10000]" {
 		t.Errorf("runs of %v bytes", lengths)

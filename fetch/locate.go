@@ -133,7 +133,7 @@ func (st *Stream) following(s *tier.Segment) (next *tier.Segment, until int64, o
 		return nil, 0, false
 	}
 	// Where the log's first chunk is in memory, the index will be too.
-	first := cache.Key{Topic: next.Partition.Topic, Segment: next.ID, Partition: next.Partition.Partition}
+	first := cache.Key{Segment: next.Key()}
 	if st.needsIndex(next, next.BaseOffset) && !st.svc.cfg.Chunks.Contains(first) {
 		st.warm.warm(st.svc, next)
 	}

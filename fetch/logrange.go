@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sort"
 
-	"coldtap/cache"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -112,7 +112,7 @@ func (fs *FileStream) holdTail(ctx context.Context) error {
 // place puts the cursor where the walk begins.
 func (fs *FileStream) place(ctx context.Context) error {
 	c, w := &fs.cur, &fs.walk
-	c.seq.partition, c.seq.urgency, c.seq.logs = fs.file.seg.Partition, cache.Interactive, fs.file.svc.cfg.Logs
+	c.seq.partition, c.seq.lane, c.seq.logs = fs.file.seg.Partition, readerpool.Interactive, fs.file.svc.cfg.Logs
 	w.entry = -1
 	if fs.pos > 0 {
 		if err := fs.loadIndex(ctx); err != nil {

@@ -100,7 +100,7 @@ func (st *Stream) planSegment(seg *tier.Segment, from, to int64, loaded bool) Pl
 		FirstChunk: from / chunk, LastChunk: (to - 1) / chunk}
 	var missing []int64
 	for n := part.FirstChunk; n <= part.LastChunk; n++ {
-		if st.svc.cfg.Chunks.Contains(chunkKey(seg, n)) {
+		if st.svc.cfg.Chunks.Contains(cache.Key{Segment: seg.Key(), Chunk: int32(n)}) {
 			part.InMemory++
 		} else {
 			missing = append(missing, n)
@@ -108,10 +108,7 @@ func (st *Stream) planSegment(seg *tier.Segment, from, to int64, loaded bool) Pl
 	}
 	part.Missing = len(missing)
 	files := !loaded && st.needsIndex(seg, seg.BaseOffset) && !st.svc.cfg.Indexes.Contains(seg)
-	part.Requests, part.Bytes = st.svc.cfg.Expected(seg, chunk, missing, files)
+	expected := st.svc.cfg.Expected(seg, chunk, missing, files)
+	part.Requests, part.Bytes = expected.Requests, expected.Bytes
 	return part
-}
-
-func chunkKey(seg *tier.Segment, n int64) cache.Key {
-	return cache.Key{Topic: seg.Partition.Topic, Segment: seg.ID, Partition: seg.Partition.Partition, Chunk: int32(n)}
 }

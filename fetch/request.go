@@ -3,6 +3,7 @@ package fetch
 import (
 	"time"
 
+	"coldtap/readerpool"
 	"coldtap/segment"
 )
 
@@ -39,8 +40,8 @@ type Request struct {
 	MaxBytes     int64 // of stored batches; the first batch with data is always whole, hidden batches are free
 	MaxRecords   int64 // 0 = no limit
 	Isolation    Isolation
-	Bulk         bool          // chunks are asked for with the urgency of a backfill
-	Timeout      time.Duration // spent waiting for pool, store and memory, not for the client; 0 = no limit
+	Lane         readerpool.Lane // which reads of the store wait in: Interactive, or Bulk for a backfill
+	Timeout      time.Duration   // spent waiting for pool, store and memory, not for the client; 0 = no limit
 
 	// With HasStartTimestamp, records before StartTimestamp (ms) are left out. It is a filter: where to start is Start's.
 	StartTimestamp    int64

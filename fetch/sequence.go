@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"coldtap/cache"
+	"coldtap/readerpool"
 	"coldtap/tier"
 )
 
@@ -26,7 +27,7 @@ func (p *span) end() int { return p.n + p.count }
 // served costs a request to the store.
 type sequence struct {
 	partition tier.PartitionID
-	urgency   cache.Urgency
+	lane      readerpool.Lane
 	logs      LogSource
 
 	spans  []span // the one being read first
@@ -64,11 +65,11 @@ func (q *sequence) At(n int) (cache.Request, bool) {
 		return cache.Request{}, false
 	}
 	return cache.Request{
-		Key:     cache.Key{Topic: q.partition.Topic, Segment: p.seg.ID, Partition: q.partition.Partition, Chunk: int32(number)},
-		Off:     off,
-		Len:     int(min(p.chunk, p.seg.Size-off)),
-		Source:  p.src,
-		Urgency: q.urgency,
+		Key:    cache.Key{Segment: p.seg.Key(), Chunk: int32(number)},
+		Off:    off,
+		Len:    int(min(p.chunk, p.seg.Size-off)),
+		Source: p.src,
+		Lane:   q.lane,
 	}, true
 }
 

@@ -8,6 +8,7 @@ import (
 	"coldtap/cache"
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/readahead"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -40,7 +41,7 @@ type LogSource func(seg *tier.Segment) (src cache.Source, chunk int64)
 
 // Expected is what reading pieces of a segment's log (numbers of chunks of so many bytes, ascending), and with files
 // its small files, would take of the store now; made at wiring. nil: a request each.
-type Expected func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (requests int, bytes int64)
+type Expected func(seg *tier.Segment, chunk int64, pieces []int64, files bool) readcost.Cost
 
 // Config is what a Service works with. All but Expected, Logger and Registerer must be set.
 type Config struct {
@@ -74,14 +75,15 @@ func New(cfg Config) *Service {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Expected == nil {
-		cfg.Expected = func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (requests int, bytes int64) {
+		cfg.Expected = func(seg *tier.Segment, chunk int64, pieces []int64, files bool) readcost.Cost {
+			cost := readcost.Cost{Requests: len(pieces)}
 			for _, n := range pieces {
-				bytes += min(chunk, seg.Size-n*chunk)
+				cost.Bytes += min(chunk, seg.Size-n*chunk)
 			}
-			if requests = len(pieces); files {
-				requests++
+			if files {
+				cost.Requests++
 			}
-			return requests, bytes
+			return cost
 		}
 	}
 	s := &Service{cfg: cfg, metrics: newMetrics(cfg.Registerer), freeScan: freeScan}

@@ -13,7 +13,9 @@ import (
 	"coldtap/cache"
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/readahead"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -49,7 +51,7 @@ type storedLog struct {
 	spoil func(off int64, chunk []byte) // changes what a load gives; nil = nothing. Called under stand.mu
 }
 
-func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ cache.Urgency) (cache.Loaded, error) {
+func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ readerpool.Lane) (readcost.Cost, error) {
 	s := l.stand
 	s.mu.Lock()
 	hook := s.loadLog
@@ -58,7 +60,7 @@ func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ cach
 	s.mu.Unlock()
 	if hook != nil {
 		if err := hook(l.id, off); err != nil {
-			return cache.Loaded{Requests: 1}, err
+			return readcost.Cost{Requests: 1}, err
 		}
 	}
 	copy(dst, l.log[off:])
@@ -67,7 +69,7 @@ func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ cach
 		l.spoil(off, dst)
 		s.mu.Unlock()
 	}
-	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+	return readcost.Cost{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 
 type shape struct {
@@ -94,17 +96,17 @@ func newStand(tb testing.TB, sh shape) *stand {
 	if s.chunks, err = cache.New(cache.Config{Memory: sh.memory, Chunk: int(sh.chunk)}); err != nil {
 		tb.Fatal(err)
 	}
-	indexes, err := indexcache.New(indexcache.Config{Memory: 8 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, indexcache.Loaded, error) {
+	indexes, err := indexcache.New(indexcache.Config{Memory: 8 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
 		s.mu.Lock()
 		s.indexes++
 		hook, files := s.loadFile, s.logs[seg.ID].files
 		s.mu.Unlock()
 		if hook != nil {
 			if err := hook(seg.ID); err != nil {
-				return nil, indexcache.Loaded{Requests: 1}, err
+				return nil, readcost.Cost{Requests: 1}, err
 			}
 		}
-		return &files, indexcache.Loaded{Requests: 1, Bytes: files.Size()}, nil
+		return &files, readcost.Cost{Requests: 1, Bytes: files.Size()}, nil
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"coldtap/cache"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -126,10 +125,7 @@ func (s *Service) take(req *Request) *Stream {
 		st.cur.memory.share = s.cfg.Decode.Streams()
 	}
 	st.cur.svc, st.cur.wait = s, &st.wait
-	st.cur.seq.logs, st.cur.seq.extend, st.cur.seq.urgency = s.cfg.Logs, st, cache.Interactive
-	if req.Bulk {
-		st.cur.seq.urgency = cache.Bulk
-	}
+	st.cur.seq.logs, st.cur.seq.extend, st.cur.seq.lane = s.cfg.Logs, st, req.Lane
 	return st
 }
 

@@ -179,7 +179,7 @@ func (s *stand) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, mo
 			flip := func() { log[b.pos+7-int64(bit/8)] ^= 1 << (bit % 8) }
 			flip()
 			for what, ask := range questions {
-				s.chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+				s.chunks.DropSegment(seg.Key())
 				reply, err := ask()
 				n.asked++
 				switch {
@@ -195,7 +195,7 @@ func (s *stand) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, mo
 			}
 			flip()
 		}
-		s.chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+		s.chunks.DropSegment(seg.Key())
 	}
 }
 
@@ -320,7 +320,7 @@ func TestBatchFoundByIndexIsComparedWithTheOneBefore(t *testing.T) {
 			t.Errorf("%v positions of a right index are called wrong", n)
 		}
 		log[starts[2]+7] ^= 16 // 20 becomes 4
-		s.chunks.DropSegment(testTopic, 0, idOf(1))
+		s.chunks.DropSegment(tier.SegmentKey{Partition: tier.PartitionID{Topic: testTopic}, ID: idOf(1)})
 		for _, r := range []*Request{from(20), from(29)} {
 			for _, a := range []*answer{s.records(r), s.raw(r)} {
 				if e := wantKind(t, "4 to 13 behind 15", a, Damaged); e.Position != starts[2] || len(a.offsets) > 0 {

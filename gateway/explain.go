@@ -35,11 +35,7 @@ func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
 	dst = strconv.AppendInt(append(dst, `,"start_offset":`...), plan.Start, 10)
 	dst = appendOffset(append(dst, `,"log_start_offset":`...), plan.Bounds.Start)
 	dst = appendOffset(append(dst, `,"tiered_end_offset":`...), plan.Bounds.TieredEnd)
-	lane := "interactive"
-	if x.req.Bulk {
-		lane = "bulk"
-	}
-	dst = append(append(append(dst, `,"lane":"`...), lane...), '"')
+	dst = append(append(append(dst, `,"lane":"`...), x.req.Lane.String()...), '"')
 	a.head = append(appendTimeRange(dst, &x.req), `,"segments":[`...)
 	inMemory, missing, gets, bytes := 0, 0, 0, int64(0)
 	for i := range plan.Segments {

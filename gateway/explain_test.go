@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"coldtap/fetch"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -27,7 +28,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%d %v\n%s\n%s", got.StatusCode, got.Header, got.body, want)
 		}
 	}
-	if r.fake.asked.Start != fetch.FromTimestamp || !r.fake.asked.Bulk {
+	if r.fake.asked.Start != fetch.FromTimestamp || r.fake.asked.Lane != readerpool.Bulk {
 		t.Errorf("asked %+v", r.fake.asked)
 	}
 	free := newRig(t)

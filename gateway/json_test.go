@@ -11,6 +11,7 @@ import (
 
 	"coldtap/fetch"
 	"coldtap/internal/budget"
+	"coldtap/readerpool"
 	"coldtap/segment"
 )
 
@@ -51,7 +52,7 @@ func TestJSONAnswer(t *testing.T) {
 	if h := got.Header; h.Get("X-Kafka-Next-Offset") != "13" || h.Get("Link") != "" || h.Get("Content-Type") != "application/json" {
 		t.Errorf("%v", h)
 	}
-	if q := r.fake.asked; q.Start != fetch.FromTimestamp || q.Timestamp != 1767323045001 || q.MaxRecords != 7 || q.MaxBytes != 1<<20 || q.Isolation != fetch.ReadCommitted || q.Bulk {
+	if q := r.fake.asked; q.Start != fetch.FromTimestamp || q.Timestamp != 1767323045001 || q.MaxRecords != 7 || q.MaxBytes != 1<<20 || q.Isolation != fetch.ReadCommitted || q.Lane != readerpool.Interactive {
 		t.Errorf("asked %+v", q)
 	}
 	if r.closed.Load() != 1 {

@@ -6,6 +6,7 @@ import (
 
 	"coldtap/fetch"
 	"coldtap/internal/jsonenc"
+	"coldtap/readerpool"
 )
 
 const (
@@ -30,7 +31,6 @@ type wanted struct {
 // event stream gives in place of the query's, -1 when it gives none.
 func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want wanted, err *problem) {
 	messages := x.route == routeMessages
-	lane := laneBySize
 	r := &x.req
 	r.EndOffset, r.EndTimestamp = -1, -1
 	r.MaxBytes = min(defaultMaxBytes, x.srv.limits.Load().maxBytes)
@@ -38,7 +38,7 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	if messages {
 		r.MaxRecords = 1
 	}
-	haveOffset, haveTime, haveBytes, haveLateness := false, false, false, false
+	haveOffset, haveTime, haveBytes, haveLateness, haveLane := false, false, false, false, false
 	mostBytes := x.srv.limits.Load().maxBytes
 	if format.isStream() {
 		r.Stream, r.MaxBytes, mostBytes = true, defaultMaxBytes, math.MaxInt64
@@ -107,7 +107,8 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 			}
 		case name == "lane":
 			if err = q.once("lane"); err == nil {
-				lane, err = laneOf(q.value)
+				r.Lane, err = laneOf(q.value)
+				haveLane = true
 			}
 		case name == "explain" && !messages:
 			if err = q.once("explain"); err == nil {
@@ -171,7 +172,9 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	if r.Stream && !haveBytes && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
 		want.toEnd, r.MaxBytes = true, math.MaxInt64
 	}
-	r.Bulk = lane == laneBulk || lane == laneBySize && r.MaxBytes > bulkFrom
+	if !haveLane && r.MaxBytes > bulkFrom {
+		r.Lane = readerpool.Bulk
+	}
 	return want, nil
 }
 
@@ -180,21 +183,11 @@ func timeout(value []byte) (time.Duration, *problem) {
 	return time.Duration(ms) * time.Millisecond, err
 }
 
-// lane is the queue of the reader pool that a read waits in.
-type lane uint8
-
-const (
-	laneBySize lane = iota
-	laneInteractive
-	laneBulk
-)
-
-func laneOf(value []byte) (lane, *problem) {
-	switch string(value) {
-	case "interactive":
-		return laneInteractive, nil
-	case "bulk":
-		return laneBulk, nil
+func laneOf(value []byte) (readerpool.Lane, *problem) {
+	for _, lane := range []readerpool.Lane{readerpool.Interactive, readerpool.Bulk} {
+		if string(value) == lane.String() {
+			return lane, nil
+		}
 	}
 	return 0, badParameter("lane", "must be interactive or bulk, not %q", printable(value))
 }

@@ -24,9 +24,11 @@ import (
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
 	"coldtap/internal/invariants"
+	"coldtap/internal/readcost"
 	"coldtap/internal/sample"
 	"coldtap/internal/testing/testkit"
 	"coldtap/readahead"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -38,9 +40,9 @@ var sampleFiles = sync.OnceValues(sample.Files)
 // logBytes gives bytes of a segment's log.
 type logBytes func(dst []byte, off int64)
 
-func (l logBytes) LoadChunk(_ context.Context, off int64, dst []byte, _ cache.Urgency) (cache.Loaded, error) {
+func (l logBytes) LoadChunk(_ context.Context, off int64, dst []byte, _ readerpool.Lane) (readcost.Cost, error) {
 	l(dst, off)
-	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+	return readcost.Cost{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 
 // catalog is a tier as fetch's source.
@@ -69,8 +71,8 @@ func newRealRig(tb testing.TB, chunk, memory int64, change ...func(*Config)) *re
 	if err != nil {
 		tb.Fatal(err)
 	}
-	indexes, err := indexcache.New(indexcache.Config{Memory: 8 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, indexcache.Loaded, error) {
-		return r.files[seg.ID], indexcache.Loaded{Requests: 1}, nil
+	indexes, err := indexcache.New(indexcache.Config{Memory: 8 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
+		return r.files[seg.ID], readcost.Cost{Requests: 1}, nil
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"coldtap/fetch"
+	"coldtap/readerpool"
 	"coldtap/segment"
 )
 
@@ -146,8 +147,8 @@ func TestLanes(t *testing.T) {
 		"": false, "&max_bytes=16777216": false, "&max_bytes=16777217": true,
 		"&lane=bulk": true, "&lane=interactive&max_bytes=33554432": false,
 	} {
-		if r.get(t, recordsPath+"?offset=1"+query); r.fake.asked.Bulk != bulk {
-			t.Errorf("%s: bulk %v", query, r.fake.asked.Bulk)
+		if r.get(t, recordsPath+"?offset=1"+query); (r.fake.asked.Lane == readerpool.Bulk) != bulk {
+			t.Errorf("%s: %v", query, r.fake.asked.Lane)
 		}
 	}
 }
@@ -176,7 +177,7 @@ func TestStreamsGoToTheirEnd(t *testing.T) {
 	} {
 		got := r.get(t, recordsPath+"?"+query)
 		a := r.fake.asked
-		if got.StatusCode != 200 || (asked{a.MaxBytes, a.Bulk, a.Stream}) != want {
+		if got.StatusCode != 200 || (asked{a.MaxBytes, a.Lane == readerpool.Bulk, a.Stream}) != want {
 			t.Errorf("%s: %d, asked %+v", query, got.StatusCode, a)
 		}
 	}

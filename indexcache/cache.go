@@ -8,20 +8,15 @@ import (
 	"time"
 
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Loaded is what a load took from the store, retries included.
-type Loaded struct {
-	Requests int
-	Bytes    int64
-}
-
 // Load reads a segment's small files; given at wiring. It is called concurrently, for each segment once at a time.
-type Load func(ctx context.Context, seg *tier.Segment) (*segment.Files, Loaded, error)
+type Load func(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error)
 
 // Config sizes a Cache.
 type Config struct {
@@ -54,7 +49,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	shelf   *shelf
-	flights map[key]*flight
+	flights map[tier.SegmentKey]*flight
 	busy    int   // flights that have not landed, those out of the table included
 	largest int64 // cost of the largest entry lately loaded
 	closed  bool
@@ -75,7 +70,7 @@ func New(cfg Config, load Load) (*Cache, error) {
 	}
 	c := &Cache{
 		load: load, log: cfg.Logger, timeout: cfg.LoadTimeout, loading: budget.New(quarter),
-		shelf: s, flights: make(map[key]*flight), idle: make(chan struct{}),
+		shelf: s, flights: make(map[tier.SegmentKey]*flight), idle: make(chan struct{}),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -89,39 +84,39 @@ func New(cfg Config, load Load) (*Cache, error) {
 }
 
 // Get gives the entry of a segment, loading it if need be, once whoever asks. ctx bounds the caller's waiting and its
-// error is then returned; the load goes on. Loaded is what this call began: zero for an entry that was there or that
-// another call is loading already. An error of the Load is returned as it is, the cache's own are *Error.
-func (c *Cache) Get(ctx context.Context, seg *tier.Segment) (*Entry, Loaded, error) {
+// error is then returned; the load goes on. The cost is that of a load that this call began: zero for an entry that was
+// there or that another call is loading already. An error of the Load is returned as it is, the cache's own are *Error.
+func (c *Cache) Get(ctx context.Context, seg *tier.Segment) (*Entry, readcost.Cost, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, Loaded{}, err
+		return nil, readcost.Cost{}, err
 	}
 	entry, f, first, err := c.find(seg)
 	if entry != nil || err != nil {
-		return entry, Loaded{}, err
+		return entry, readcost.Cost{}, err
 	}
 	defer c.leave(f)
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		return nil, Loaded{}, ctx.Err()
+		return nil, readcost.Cost{}, ctx.Err()
 	}
 	if !first {
-		return f.entry, Loaded{}, f.err
+		return f.entry, readcost.Cost{}, f.err
 	}
-	return f.entry, f.loaded, f.err
+	return f.entry, f.cost, f.err
 }
 
 // Contains says that a segment's files are in memory.
 func (c *Cache) Contains(seg *tier.Segment) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.shelf.lookup(keyOf(seg))
+	_, ok := c.shelf.lookup(seg.Key())
 	return ok
 }
 
 // find gives the entry, or the flight that will bring it and on which the caller now waits.
 func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *flight, first bool, err error) {
-	k := keyOf(seg)
+	k := seg.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -148,7 +143,7 @@ func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *flight, first bool, er
 // Drop forgets a segment, because it was deleted or its object is another one. A load under way serves those who wait
 // for it and nobody else.
 func (c *Cache) Drop(seg *tier.Segment) {
-	k := keyOf(seg)
+	k := seg.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -29,7 +30,7 @@ type fakeStore struct {
 	gate  chan struct{}                       // a load takes one before it returns; nil = no gate
 }
 
-func (s *fakeStore) load(ctx context.Context, _ *tier.Segment) (*segment.Files, Loaded, error) {
+func (s *fakeStore) load(ctx context.Context, _ *tier.Segment) (*segment.Files, readcost.Cost, error) {
 	s.mu.Lock()
 	s.loads++
 	n := s.loads
@@ -38,14 +39,14 @@ func (s *fakeStore) load(ctx context.Context, _ *tier.Segment) (*segment.Files, 
 		select {
 		case <-s.gate:
 		case <-ctx.Done():
-			return nil, Loaded{Requests: 1}, ctx.Err()
+			return nil, readcost.Cost{Requests: 1}, ctx.Err()
 		}
 	}
 	if s.give == nil {
-		return soundFiles(0), Loaded{Requests: 1, Bytes: 100}, nil
+		return soundFiles(0), readcost.Cost{Requests: 1, Bytes: 100}, nil
 	}
 	files, err := s.give(n)
-	return files, Loaded{Requests: 1, Bytes: 100}, err
+	return files, readcost.Cost{Requests: 1, Bytes: 100}, err
 }
 
 func (s *fakeStore) count() int {
@@ -79,7 +80,7 @@ func newCache(t *testing.T, cfg Config, load Load) *Cache {
 	return c
 }
 
-func mustGet(t *testing.T, c *Cache, seg *tier.Segment) (*Entry, Loaded) {
+func mustGet(t *testing.T, c *Cache, seg *tier.Segment) (*Entry, readcost.Cost) {
 	t.Helper()
 	e, loaded, err := c.Get(context.Background(), seg)
 	if err != nil {
@@ -92,11 +93,11 @@ func TestLoadedOnce(t *testing.T) {
 	store := &fakeStore{}
 	c := newCache(t, Config{}, store.load)
 	first, loaded := mustGet(t, c, testSegment(1, 0))
-	if want := (Loaded{Requests: 1, Bytes: 100}); loaded != want {
+	if want := (readcost.Cost{Requests: 1, Bytes: 100}); loaded != want {
 		t.Errorf("the first read took %+v, want %+v", loaded, want)
 	}
 	again, loaded := mustGet(t, c, testSegment(1, 0))
-	if again != first || loaded != (Loaded{}) || store.count() != 1 {
+	if again != first || loaded != (readcost.Cost{}) || store.count() != 1 {
 		t.Errorf("the second read took %+v and %d loads", loaded, store.count())
 	}
 	if _, position := again.Offsets.Lookup(60); position != 40_000 {
@@ -160,33 +161,33 @@ func TestErrorsAreNotKept(t *testing.T) {
 	}
 	tests := []struct {
 		name  string
-		first func(context.Context) (*segment.Files, Loaded, error)
+		first func(context.Context) (*segment.Files, readcost.Cost, error)
 		want  func(error) bool
 	}{
-		{"store's error", func(context.Context) (*segment.Files, Loaded, error) {
-			return nil, Loaded{Requests: 3}, broken
+		{"store's error", func(context.Context) (*segment.Files, readcost.Cost, error) {
+			return nil, readcost.Cost{Requests: 3}, broken
 		}, func(err error) bool { return err == broken }},
-		{"panic", func(context.Context) (*segment.Files, Loaded, error) {
+		{"panic", func(context.Context) (*segment.Files, readcost.Cost, error) {
 			panic("broken parser")
 		}, isKind(Panicked)},
-		{"neither files nor error", func(context.Context) (*segment.Files, Loaded, error) {
-			return nil, Loaded{}, nil
+		{"neither files nor error", func(context.Context) (*segment.Files, readcost.Cost, error) {
+			return nil, readcost.Cost{}, nil
 		}, isKind(Panicked)},
-		{"too slow", func(ctx context.Context) (*segment.Files, Loaded, error) {
+		{"too slow", func(ctx context.Context) (*segment.Files, readcost.Cost, error) {
 			<-ctx.Done()
-			return nil, Loaded{}, errors.New("get: canceled")
+			return nil, readcost.Cost{}, errors.New("get: canceled")
 		}, isKind(TimedOut)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				loads := 0
-				c := newCache(t, Config{LoadTimeout: time.Minute}, func(ctx context.Context, _ *tier.Segment) (*segment.Files, Loaded, error) {
+				c := newCache(t, Config{LoadTimeout: time.Minute}, func(ctx context.Context, _ *tier.Segment) (*segment.Files, readcost.Cost, error) {
 					if loads++; loads == 1 {
 						time.Sleep(time.Second) // until all have joined
 						return tt.first(ctx)
 					}
-					return soundFiles(0), Loaded{}, nil
+					return soundFiles(0), readcost.Cost{}, nil
 				})
 				var wg sync.WaitGroup
 				for range 20 {
@@ -217,7 +218,7 @@ func TestDamagedIsFetchedAgain(t *testing.T) {
 		}}
 		c := newCache(t, Config{}, store.load)
 		e, loaded := mustGet(t, c, testSegment(1, 0))
-		if e.Offsets.Len() != 1 || loaded != (Loaded{Requests: 2, Bytes: 200}) {
+		if e.Offsets.Len() != 1 || loaded != (readcost.Cost{Requests: 2, Bytes: 200}) {
 			t.Errorf("%d index entries, took %+v", e.Offsets.Len(), loaded)
 		}
 	})
@@ -276,8 +277,8 @@ func TestPagingReaders(t *testing.T) {
 func TestMemoryBound(t *testing.T) {
 	const memory = 1 << 20
 	reg := prometheus.NewRegistry()
-	c := newCache(t, Config{Memory: memory, Registerer: reg}, func(_ context.Context, seg *tier.Segment) (*segment.Files, Loaded, error) {
-		return soundFiles(int(seg.ID[0]) << 10), Loaded{}, nil
+	c := newCache(t, Config{Memory: memory, Registerer: reg}, func(_ context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
+		return soundFiles(int(seg.ID[0]) << 10), readcost.Cost{}, nil
 	})
 	held := func() int64 {
 		c.mu.Lock()
@@ -368,8 +369,8 @@ func TestLoadsWaitForMemory(t *testing.T) {
 func TestLargeObjectsTeach(t *testing.T) { synctest.Test(t, testLargeObjectsTeach) }
 
 func testLargeObjectsTeach(t *testing.T) {
-	c := newCache(t, Config{Memory: 16 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, Loaded, error) {
-		return soundFiles(int(seg.ID[0]) << 20), Loaded{}, nil
+	c := newCache(t, Config{Memory: 16 << 20}, func(_ context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
+		return soundFiles(int(seg.ID[0]) << 20), readcost.Cost{}, nil
 	})
 	seg := testSegment(0, 0)
 	small := c.reservation(seg)
@@ -436,9 +437,9 @@ func TestDrop(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		c := newCache(t, Config{}, func(context.Context, *tier.Segment) (*segment.Files, Loaded, error) {
+		c := newCache(t, Config{}, func(context.Context, *tier.Segment) (*segment.Files, readcost.Cost, error) {
 			<-gate // deaf to its context
-			return soundFiles(0), Loaded{}, nil
+			return soundFiles(0), readcost.Cost{}, nil
 		})
 		closed := func(err error) bool {
 			var e *Error
@@ -488,20 +489,20 @@ func TestCloseEndsLoads(t *testing.T) {
 // TestStress mixes everything, for the race detector and for places and entries that get lost.
 func TestStress(t *testing.T) {
 	var loading sync.Map
-	c := newCache(t, Config{Memory: 256 << 10}, func(ctx context.Context, seg *tier.Segment) (*segment.Files, Loaded, error) {
+	c := newCache(t, Config{Memory: 256 << 10}, func(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
 		if _, twice := loading.LoadOrStore(seg.ID, true); twice {
 			t.Errorf("segment %v is loaded twice at a time", seg.ID)
 		}
 		defer loading.Delete(seg.ID)
 		switch rand.IntN(8) {
 		case 0:
-			return nil, Loaded{}, errors.New("store is broken")
+			return nil, readcost.Cost{}, errors.New("store is broken")
 		case 1:
 			panic("broken parser")
 		}
 		f := soundFiles(int(seg.ID[0]) << 9)
 		f.Snapshot = append(f.Snapshot, seg.ID[0])
-		return f, Loaded{}, nil
+		return f, readcost.Cost{}, nil
 	})
 	var wg sync.WaitGroup
 	for seed := range uint64(8) {

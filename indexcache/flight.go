@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"coldtap/internal/readcost"
 	"coldtap/tier"
 )
 
@@ -24,16 +25,16 @@ type flight struct {
 	started bool // the load was called: it goes on without waiters
 	dropped bool // the segment was dropped: the result is for the waiters only
 
-	done   chan struct{} // closed once the rest is set
-	entry  *Entry
-	loaded Loaded
-	err    error
+	done  chan struct{} // closed once the rest is set
+	entry *Entry
+	cost  readcost.Cost
+	err   error
 }
 
 // finish gives the result to those who wait. A failed flight is out of the table before, so that whoever asks after one
 // of them begins anew.
-func (c *Cache) finish(f *flight, entry *Entry, loaded Loaded, err error) {
-	f.entry, f.loaded, f.err = entry, loaded, err
+func (c *Cache) finish(f *flight, entry *Entry, cost readcost.Cost, err error) {
+	f.entry, f.cost, f.err = entry, cost, err
 	if err != nil {
 		c.mu.Lock()
 		c.untableLocked(f)
@@ -47,22 +48,22 @@ func (c *Cache) fly(ctx context.Context, f *flight) {
 	defer c.land(f)
 	n := c.reservation(f.seg)
 	if err := c.loading.Acquire(ctx, n); err != nil {
-		c.finish(f, nil, Loaded{}, c.explain(ctx, f.seg, err))
+		c.finish(f, nil, readcost.Cost{}, c.explain(ctx, f.seg, err))
 		return
 	}
 	// The reservation covers the entry until the shelf's own bounds do.
 	defer c.loading.Release(n)
 	if !c.begin(f) {
-		c.finish(f, nil, Loaded{}, context.Canceled)
+		c.finish(f, nil, readcost.Cost{}, context.Canceled)
 		return
 	}
 	begin := time.Now()
-	entry, loaded, err := c.loadEntry(ctx, f.seg)
+	entry, cost, err := c.loadEntry(ctx, f.seg)
 	c.metrics.seconds.Observe(time.Since(begin).Seconds())
 	if err != nil {
 		c.metrics.failures.Inc()
 	}
-	c.finish(f, entry, loaded, err)
+	c.finish(f, entry, cost, err)
 	if err == nil {
 		c.keep(f)
 	}
@@ -99,14 +100,14 @@ func (c *Cache) land(f *flight) {
 }
 
 func (c *Cache) untableLocked(f *flight) {
-	if k := keyOf(f.seg); c.flights[k] == f {
+	if k := f.seg.Key(); c.flights[k] == f {
 		delete(c.flights, k)
 	}
 }
 
 // keep puts a flight's entry on the shelf.
 func (c *Cache) keep(f *flight) {
-	it := &item{key: keyOf(f.seg), entry: f.entry, cost: f.entry.cost()}
+	it := &item{key: f.seg.Key(), entry: f.entry, cost: f.entry.cost()}
 	if len(f.entry.damaged) > 0 {
 		it.until = time.Now().Add(damagedFor)
 	}
@@ -131,22 +132,21 @@ func (c *Cache) keep(f *flight) {
 
 // loadEntry loads and parses, and loads once more when a file is damaged, since the damage may have come about on the
 // way.
-func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry, loaded Loaded, err error) {
+func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry, cost readcost.Cost, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			entry = nil
 			err = &Error{Kind: Panicked, Segment: seg.ID.String(), Err: fmt.Errorf("%v", v), Stack: debug.Stack()}
 		}
 	}()
-	files, loaded, err := c.load(ctx, seg)
+	files, cost, err := c.load(ctx, seg)
 	if err != nil {
-		return nil, loaded, c.explain(ctx, seg, err)
+		return nil, cost, c.explain(ctx, seg, err)
 	}
 	entry = newEntry(seg, files)
 	if len(entry.damaged) > 0 {
 		again, more, err := c.load(ctx, seg)
-		loaded.Requests += more.Requests
-		loaded.Bytes += more.Bytes
+		cost.Add(more)
 		if err == nil {
 			entry = newEntry(seg, again)
 		}
@@ -156,7 +156,7 @@ func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry,
 		c.log.Warn("index files are missing or damaged", "segment", seg.ID.String(), "topic", seg.Topic, "partition", seg.Partition.Partition,
 			"files", entry.damaged)
 	}
-	return entry, loaded, nil
+	return entry, cost, nil
 }
 
 // explain names the end of the load's own context, which its callers would take for the end of theirs.

@@ -6,23 +6,14 @@ import (
 	"hash/maphash"
 	"time"
 
-	"coldtap/segment"
 	"coldtap/tier"
 
 	"github.com/dgraph-io/ristretto/v2"
 )
 
-// key is a segment's identity.
-type key struct {
-	partition tier.PartitionID
-	id        segment.UUID
-}
-
-func keyOf(seg *tier.Segment) key { return key{seg.Partition, seg.ID} }
-
 // item is an entry on the shelf.
 type item struct {
-	key   key
+	key   tier.SegmentKey
 	entry *Entry
 	cost  int64
 	until time.Time // no longer valid from then on; zero = valid for ever
@@ -33,8 +24,8 @@ func (it *item) valid() bool { return it.until.IsZero() || time.Now().Before(it.
 // shelf holds entries: the latest in a window, the ones asked for often in ristretto. It is guarded by the cache's
 // mutex, except for settle's waiting.
 type shelf struct {
-	window      map[key]*list.Element // also those that leave, until ristretto has decided on them
-	recent      list.List             // front = latest use; holds *item
+	window      map[tier.SegmentKey]*list.Element // also those that leave, until ristretto has decided on them
+	recent      list.List                         // front = latest use; holds *item
 	windowBytes int64
 	windowMax   int64
 
@@ -59,14 +50,14 @@ func newShelf(windowMax, frequentMax int64) (*shelf, error) {
 		return nil, fmt.Errorf("index cache of %d bytes: %w", frequentMax, err)
 	}
 	return &shelf{
-		window: make(map[key]*list.Element), windowMax: windowMax,
+		window: make(map[tier.SegmentKey]*list.Element), windowMax: windowMax,
 		frequent: frequent, frequentMax: frequentMax, seed: maphash.MakeSeed(),
 	}, nil
 }
 
-func (s *shelf) hash(k key) uint64 { return maphash.Comparable(s.seed, k) }
+func (s *shelf) hash(k tier.SegmentKey) uint64 { return maphash.Comparable(s.seed, k) }
 
-func (s *shelf) lookup(k key) (*Entry, bool) {
+func (s *shelf) lookup(k tier.SegmentKey) (*Entry, bool) {
 	// Asked first in any case, since that is how ristretto learns what is asked for often.
 	it, ok := s.frequent.Get(s.hash(k))
 	if ok && it.key == k && it.valid() {
@@ -121,12 +112,12 @@ func (s *shelf) forget(leaving []*item) {
 	}
 }
 
-func (s *shelf) remove(k key) {
+func (s *shelf) remove(k tier.SegmentKey) {
 	s.removeFromWindow(k)
 	s.frequent.Del(s.hash(k))
 }
 
-func (s *shelf) removeFromWindow(k key) {
+func (s *shelf) removeFromWindow(k tier.SegmentKey) {
 	e := s.window[k]
 	if e == nil {
 		return

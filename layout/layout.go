@@ -5,15 +5,10 @@ package layout
 import (
 	"context"
 
+	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
 )
-
-// Cost is what a read took from the store, retries included.
-type Cost struct {
-	Requests int   // GETs sent
-	Bytes    int64 // bytes received
-}
 
 // Reader gives a segment's bytes. All methods may be called concurrently. ReadLog and ReadFiles send store requests, so
 // callers bound how many run at a time; ChunkSize and Expect send none. Errors are *rangeio.Error (the store's) or
@@ -24,11 +19,11 @@ type Reader interface {
 	ChunkSize(seg *tier.Segment, max int64) int64
 	// ReadLog fills dst with log bytes [off, off+len(dst)). *rangeio.Error of Kind Changed: the object was overwritten
 	// since an earlier read of it, so what the caller keeps of the segment has to go.
-	ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (Cost, error)
+	ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error)
 	// ReadFiles reads all small files.
-	ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, Cost, error)
+	ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error)
 	// Expect tells, without a request, what d would take now. What only the store knows is estimated.
-	Expect(seg *tier.Segment, d Demand) Cost
+	Expect(seg *tier.Segment, d Demand) readcost.Cost
 }
 
 // Demand is what is to be read of a segment.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"coldtap/internal/readcost"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -75,12 +76,12 @@ type Manifests interface {
 	// Classify tells.
 	PartitionPrefixes(topic string, id tier.PartitionID) []string
 	// ReadManifest reads the manifest that a listing has, as it was listed.
-	ReadManifest(ctx context.Context, o rangeio.Object) (*Description, Cost, error)
+	ReadManifest(ctx context.Context, o rangeio.Object) (*Description, readcost.Cost, error)
 	// ReadCheckpoint reads the checkpoint of a segment that ReadManifest has described; the size is that of its manifest's
 	// object in the listing.
-	ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*Checkpoint, Cost, error)
+	ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*Checkpoint, readcost.Cost, error)
 	// ReadStart reads a start object that a listing has.
-	ReadStart(ctx context.Context, o rangeio.Object) (*Start, Cost, error)
+	ReadStart(ctx context.Context, o rangeio.Object) (*Start, readcost.Cost, error)
 }
 
 var (

@@ -19,13 +19,6 @@ type Config struct {
 	Registerer   prometheus.Registerer
 }
 
-// Cost is what an operation took, retries included.
-type Cost struct {
-	Requests  int   // GETs sent
-	Bytes     int64 // body bytes received
-	Throttled int   // how many of the requests the store answered with "slow down"; for who adapts the number of readers
-}
-
 // Client makes a Backend reliable. Safe for concurrent use; it holds no resources of its own, so who opened the Backend
 // closes it.
 type Client struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coldtap/bench/simstore"
+	"coldtap/internal/readcost"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -44,46 +45,46 @@ func TestReadRange(t *testing.T) {
 			etag   string
 			size   int64
 			kind   rangeio.Kind // 0 = success
-			cost   rangeio.Cost
+			cost   readcost.Cost
 		}{
-			{name: "one GET", off: 100, n: 5000, size: -1, cost: rangeio.Cost{Requests: 1, Bytes: 5000}},
-			{name: "known version and size", off: 0, n: 10_000, etag: `"v1"`, size: 10_000, cost: rangeio.Cost{Requests: 1, Bytes: 10_000}},
-			{name: "last byte", off: 9_999, n: 1, size: 10_000, cost: rangeio.Cost{Requests: 1, Bytes: 1}},
+			{name: "one GET", off: 100, n: 5000, size: -1, cost: readcost.Cost{Requests: 1, Bytes: 5000}},
+			{name: "known version and size", off: 0, n: 10_000, etag: `"v1"`, size: 10_000, cost: readcost.Cost{Requests: 1, Bytes: 10_000}},
+			{name: "last byte", off: 9_999, n: 1, size: 10_000, cost: readcost.Cost{Requests: 1, Bytes: 1}},
 			{name: "nothing is asked for nothing", off: 10_000, n: 0, size: 10_000},
-			{name: "past the end", off: 9_999, n: 2, size: -1, kind: rangeio.BadRange, cost: rangeio.Cost{Requests: 1}},
-			{name: "beyond the end", off: 20_000, n: 2, size: -1, kind: rangeio.BadRange, cost: rangeio.Cost{Requests: 1}},
+			{name: "past the end", off: 9_999, n: 2, size: -1, kind: rangeio.BadRange, cost: readcost.Cost{Requests: 1}},
+			{name: "beyond the end", off: 20_000, n: 2, size: -1, kind: rangeio.BadRange, cost: readcost.Cost{Requests: 1}},
 			{name: "negative", off: -1, n: 2, size: -1, kind: rangeio.BadRange},
 			{name: "an end that wraps", off: math.MaxInt64 - 1, n: 2, size: -1, kind: rangeio.BadRange},
-			{name: "another version", n: 10, etag: `"v0"`, size: -1, kind: rangeio.Changed, cost: rangeio.Cost{Requests: 1}},
-			{name: "another size, seen twice", n: 10, size: 9_999, kind: rangeio.BadAnswer, cost: rangeio.Cost{Requests: 2}},
+			{name: "another version", n: 10, etag: `"v0"`, size: -1, kind: rangeio.Changed, cost: readcost.Cost{Requests: 1}},
+			{name: "another size, seen twice", n: 10, size: 9_999, kind: rangeio.BadAnswer, cost: readcost.Cost{Requests: 2}},
 			{name: "a wrong size, once", rules: []faultstore.Rule{get(1, faultstore.Fault{SizeOff: 1})}, n: 10, size: 10_000,
-				cost: rangeio.Cost{Requests: 2, Bytes: 10}},
+				cost: readcost.Cost{Requests: 2, Bytes: 10}},
 			{name: "an unknown size", rules: []faultstore.Rule{get(0, faultstore.Fault{SizeOff: -20_000})}, n: 10, size: -1, kind: rangeio.BadAnswer,
-				cost: rangeio.Cost{Requests: 2}},
+				cost: readcost.Cost{Requests: 2}},
 			{name: "throttled twice", rules: []faultstore.Rule{get(2, faultstore.Fault{Kind: rangeio.Throttled})}, n: 10, size: -1,
-				cost: rangeio.Cost{Requests: 3, Bytes: 10, Throttled: 2}},
+				cost: readcost.Cost{Requests: 3, Bytes: 10, Throttled: 2}},
 			{name: "throttled for ever", rules: []faultstore.Rule{get(0, faultstore.Fault{Kind: rangeio.Throttled})}, n: 10, size: -1, kind: rangeio.Throttled,
-				cost: rangeio.Cost{Requests: 3, Throttled: 3}},
+				cost: readcost.Cost{Requests: 3, Throttled: 3}},
 			{name: "missing is final", rules: []faultstore.Rule{get(0, faultstore.Fault{Kind: rangeio.NotFound})}, n: 10, size: -1, kind: rangeio.NotFound,
-				cost: rangeio.Cost{Requests: 1}},
+				cost: readcost.Cost{Requests: 1}},
 			{name: "forbidden is final", rules: []faultstore.Rule{get(0, faultstore.Fault{Kind: rangeio.Forbidden})}, n: 10, size: -1, kind: rangeio.Forbidden,
-				cost: rangeio.Cost{Requests: 1}},
+				cost: readcost.Cost{Requests: 1}},
 			{name: "a broken body is resumed where it broke", rules: []faultstore.Rule{get(2, faultstore.Fault{CutAfter: 1500})}, off: 10, n: 5000, size: -1,
-				cost: rangeio.Cost{Requests: 3, Bytes: 5000}},
+				cost: readcost.Cost{Requests: 3, Bytes: 5000}},
 			{name: "a short body is not the end of the data", rules: []faultstore.Rule{get(2, faultstore.Fault{EndAfter: 1500})}, off: 10, n: 5000, size: -1,
-				cost: rangeio.Cost{Requests: 3, Bytes: 5000}},
+				cost: readcost.Cost{Requests: 3, Bytes: 5000}},
 			{name: "a body that breaks before its first byte", rules: []faultstore.Rule{get(1, faultstore.Fault{CutAfter: -1})}, n: 5000, size: -1,
-				cost: rangeio.Cost{Requests: 2, Bytes: 5000}},
+				cost: readcost.Cost{Requests: 2, Bytes: 5000}},
 			{name: "broken too often", rules: []faultstore.Rule{get(0, faultstore.Fault{CutAfter: 100})}, n: 5000, size: -1, kind: rangeio.Unavailable,
-				cost: rangeio.Cost{Requests: 3, Bytes: 300}},
+				cost: readcost.Cost{Requests: 3, Bytes: 300}},
 			{name: "another version after the break", rules: []faultstore.Rule{
 				{Op: faultstore.Get, Times: 1, Fault: faultstore.Fault{CutAfter: 100}},
 				{Op: faultstore.Get, Fault: faultstore.Fault{ETag: `"v2"`}},
-			}, n: 5000, size: -1, kind: rangeio.Changed, cost: rangeio.Cost{Requests: 2, Bytes: 100}},
+			}, n: 5000, size: -1, kind: rangeio.Changed, cost: readcost.Cost{Requests: 2, Bytes: 100}},
 			{name: "a body that stalls is resumed", rules: []faultstore.Rule{get(1, faultstore.Fault{CutAfter: 1500, Hang: true})}, n: 5000, size: -1,
-				cost: rangeio.Cost{Requests: 2, Bytes: 5000}},
+				cost: readcost.Cost{Requests: 2, Bytes: 5000}},
 			{name: "an answer that never comes", rules: []faultstore.Rule{get(0, faultstore.Fault{Block: make(chan struct{})})}, n: 5000, size: -1,
-				kind: rangeio.Unavailable, cost: rangeio.Cost{Requests: 3}},
+				kind: rangeio.Unavailable, cost: readcost.Cost{Requests: 3}},
 		} {
 			client, s, content := faulty(rangeio.Config{})
 			for _, r := range c.rules {
@@ -240,7 +241,7 @@ func TestReadObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, s, content := faulty(rangeio.Config{})
 		got, info, cost, err := client.ReadObject(t.Context(), "o", 10_000)
-		if err != nil || !bytes.Equal(got, content) || info.Size != 10_000 || cost != (rangeio.Cost{Requests: 1, Bytes: 10_000}) {
+		if err != nil || !bytes.Equal(got, content) || info.Size != 10_000 || cost != (readcost.Cost{Requests: 1, Bytes: 10_000}) {
 			t.Errorf("%+v, %+v, %v", info, cost, err)
 		}
 		_, _, cost, err = client.ReadObject(t.Context(), "o", 9_999)
@@ -250,7 +251,7 @@ func TestReadObject(t *testing.T) {
 		}
 		s.Inject(get(1, faultstore.Fault{CutAfter: 4000}))
 		got, _, cost, err = client.ReadObject(t.Context(), "o", math.MaxInt64)
-		if err != nil || !bytes.Equal(got, content) || cost != (rangeio.Cost{Requests: 2, Bytes: 10_000}) {
+		if err != nil || !bytes.Equal(got, content) || cost != (readcost.Cost{Requests: 2, Bytes: 10_000}) {
 			t.Errorf("%+v, %v", cost, err)
 		}
 		if last := s.Calls()[len(s.Calls())-1]; last.Off != 4000 || last.N != 6000 {

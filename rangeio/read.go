@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"coldtap/internal/readcost"
 )
 
 // ReadRange fills dst with [off, off+len(dst)) of key: all of it or an error. etag "" takes any version; the whole
@@ -14,12 +16,12 @@ import (
 // bytes cannot be asked for). dst holds garbage after an error.
 //
 // A body that breaks is resumed at the byte where it broke, under the version of the first answer.
-func (c *Client) ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (Info, Cost, error) {
+func (c *Client) ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (Info, readcost.Cost, error) {
 	if len(dst) == 0 {
-		return Info{Size: size, ETag: etag}, Cost{}, nil
+		return Info{Size: size, ETag: etag}, readcost.Cost{}, nil
 	}
 	if off < 0 || off > math.MaxInt64-int64(len(dst)) {
-		return Info{}, Cost{}, &Error{Kind: BadRange, Op: opGet, Key: key, Err: fmt.Errorf("%d bytes at %d", len(dst), off)}
+		return Info{}, readcost.Cost{}, &Error{Kind: BadRange, Op: opGet, Key: key, Err: fmt.Errorf("%d bytes at %d", len(dst), off)}
 	}
 	r := &read{c: c, key: key, dst: dst, off: off, etag: etag, size: size}
 	return r.run(ctx)
@@ -27,7 +29,7 @@ func (c *Client) ReadRange(ctx context.Context, key string, dst []byte, off int6
 
 // ReadObject reads a whole object of at most limit bytes with one GET. A larger one is BadAnswer, and its body is not
 // read.
-func (c *Client) ReadObject(ctx context.Context, key string, limit int64) ([]byte, Info, Cost, error) {
+func (c *Client) ReadObject(ctx context.Context, key string, limit int64) ([]byte, Info, readcost.Cost, error) {
 	r := &read{c: c, key: key, size: -1, whole: true, limit: min(limit, math.MaxInt)}
 	info, cost, err := r.run(ctx)
 	if err != nil {
@@ -51,10 +53,10 @@ type read struct {
 	answered bool // dst stands, and info is the first answer's
 	info     Info
 	got      int // bytes of dst that are right
-	cost     Cost
+	cost     readcost.Cost
 }
 
-func (r *read) run(ctx context.Context) (Info, Cost, error) {
+func (r *read) run(ctx context.Context) (Info, readcost.Cost, error) {
 	m := r.c.metrics
 	m.requested.Add(float64(len(r.dst)))
 	err := r.c.retry(ctx, opGet, r.key, func() *Error {

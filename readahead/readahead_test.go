@@ -12,6 +12,8 @@ import (
 
 	"coldtap/cache"
 	"coldtap/internal/invariants"
+	"coldtap/internal/readcost"
+	"coldtap/readerpool"
 
 	"go.uber.org/goleak"
 )
@@ -34,7 +36,7 @@ type history struct {
 
 type load struct {
 	n       int
-	urgency cache.Urgency
+	lane    readerpool.Lane
 	ctx     context.Context
 	begun   func()
 	verdict chan error
@@ -46,7 +48,7 @@ type segmentLog struct {
 	segment int
 }
 
-func (s segmentLog) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cache.Urgency) (cache.Loaded, error) {
+func (s segmentLog) LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (readcost.Cost, error) {
 	n := s.segment*perSegment + int(off/chunkLen)
 	s.h.mu.Lock()
 	if s.h.loads == nil {
@@ -56,7 +58,7 @@ func (s segmentLog) LoadChunk(ctx context.Context, off int64, dst []byte, urgenc
 	s.h.mu.Unlock()
 	time.Sleep(s.h.delay)
 	if s.h.waiting != nil {
-		l := &load{n: n, urgency: urgency, ctx: ctx, begun: func() {}, verdict: make(chan error, 1)}
+		l := &load{n: n, lane: lane, ctx: ctx, begun: func() {}, verdict: make(chan error, 1)}
 		if s.h.queueing {
 			l.begun = cache.Queued(ctx)
 		}
@@ -64,15 +66,15 @@ func (s segmentLog) LoadChunk(ctx context.Context, off int64, dst []byte, urgenc
 		select {
 		case err := <-l.verdict:
 			if err != nil {
-				return cache.Loaded{}, err
+				return readcost.Cost{}, err
 			}
 		case <-ctx.Done():
-			return cache.Loaded{}, ctx.Err()
+			return readcost.Cost{}, ctx.Err()
 		}
 	}
 	clear(dst)
 	binary.LittleEndian.PutUint32(dst, uint32(n))
-	return cache.Loaded{Requests: 1, Bytes: int64(len(dst))}, nil
+	return readcost.Cost{Requests: 1, Bytes: int64(len(dst))}, nil
 }
 
 func (h *history) total() int {
@@ -99,8 +101,8 @@ func (r run) At(n int) (cache.Request, bool) {
 	}
 	seg, chunk := n/perSegment, n%perSegment
 	key := cache.Key{Chunk: int32(chunk)}
-	key.Topic[0] = r.topic
-	binary.LittleEndian.PutUint32(key.Segment[:], uint32(seg))
+	key.Segment.Partition.Topic[0] = r.topic
+	binary.LittleEndian.PutUint32(key.Segment.ID[:], uint32(seg))
 	length := chunkLen
 	if chunk == perSegment-1 {
 		length = chunkLen / 2
@@ -169,7 +171,7 @@ func TestWindowLoadsBesideTheChunk(t *testing.T) {
 		if len(begun) != 3 || begun[8] == nil || begun[9] == nil || begun[10] == nil {
 			t.Fatalf("in flight: %v", begun)
 		}
-		if begun[8].urgency != cache.Interactive || begun[9].urgency != cache.Ahead || begun[10].urgency != cache.Ahead {
+		if begun[8].lane != readerpool.Interactive || begun[9].lane != readerpool.Ahead || begun[10].lane != readerpool.Ahead {
 			t.Error("wrong urgencies")
 		}
 		for _, l := range begun {

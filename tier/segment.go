@@ -21,6 +21,12 @@ func (id PartitionID) compare(other PartitionID) int {
 	return cmp.Or(bytes.Compare(id.Topic[:], other.Topic[:]), cmp.Compare(id.Partition, other.Partition))
 }
 
+// SegmentKey names a segment for ever. It is comparable, the key of everything that is kept by segment.
+type SegmentKey struct {
+	Partition PartitionID
+	ID        segment.UUID
+}
+
 // Segment is a remote segment's metadata. A *Segment handed out by a Snapshot is immutable.
 //
 // The fields are ordered for size: at 160 bytes it is one allocation class below what declaration by meaning would
@@ -43,6 +49,9 @@ type Segment struct {
 	State         State
 	TxnIndexEmpty bool // the copier knew that there is no transaction index; false also means unknown
 }
+
+// Key names the segment.
+func (s *Segment) Key() SegmentKey { return SegmentKey{s.Partition, s.ID} }
 
 // EndOfEpoch gives the first and last offset (inclusive) that the segment holds of epoch; ok false when it has none.
 func (s *Segment) EndOfEpoch(epoch int32) (start, end int64, ok bool) {

@@ -15,6 +15,7 @@ import (
 	"coldtap/fetch"
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/readahead"
 	"coldtap/readerpool"
@@ -71,16 +72,16 @@ func New(o Options) (*ReadPath, error) {
 		return nil, err
 	}
 	indexes, err := indexcache.New(indexcache.Config{Memory: o.IndexMemory, Logger: o.Logger, Registerer: o.Registerer},
-		func(ctx context.Context, seg *tier.Segment) (files *segment.Files, loaded indexcache.Loaded, err error) {
+		func(ctx context.Context, seg *tier.Segment) (files *segment.Files, cost readcost.Cost, err error) {
 			err = pool.Do(ctx, readerpool.Interactive, func(ctx context.Context) error {
-				cost, err := twice(func() (cost layout.Cost, err error) {
+				var err error
+				cost, err = twice(func() (cost readcost.Cost, err error) {
 					files, cost, err = o.Layout.ReadFiles(ctx, seg)
 					return cost, err
 				})
-				loaded = indexcache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
 				return err
 			})
-			return files, loaded, o.explain(err, seg)
+			return files, cost, o.explain(err, seg)
 		})
 	if err != nil {
 		return nil, errors.Join(err, chunks.Close(context.Background()))
@@ -99,9 +100,8 @@ func New(o Options) (*ReadPath, error) {
 		Logs: func(seg *tier.Segment) (cache.Source, int64) {
 			return &log{options: &o, pool: pool, seg: seg}, o.Layout.ChunkSize(seg, o.Chunk)
 		},
-		Expected: func(seg *tier.Segment, chunk int64, pieces []int64, files bool) (int, int64) {
-			c := o.Layout.Expect(seg, layout.Demand{Files: files, Chunk: chunk, Pieces: pieces})
-			return c.Requests, c.Bytes
+		Expected: func(seg *tier.Segment, chunk int64, pieces []int64, files bool) readcost.Cost {
+			return o.Layout.Expect(seg, layout.Demand{Files: files, Chunk: chunk, Pieces: pieces})
 		},
 		Decode:     decode,
 		Logger:     o.Logger,
@@ -111,18 +111,19 @@ func New(o Options) (*ReadPath, error) {
 }
 
 // twice reads once more what the layout does not take for what it should be: that may have come about on the way.
-func twice(read func() (layout.Cost, error)) (layout.Cost, error) {
+func twice(read func() (readcost.Cost, error)) (readcost.Cost, error) {
 	cost, err := read()
 	if _, ok := errors.AsType[*layout.Error](err); !ok {
 		return cost, err
 	}
 	more, err := read()
-	return layout.Cost{Requests: cost.Requests + more.Requests, Bytes: cost.Bytes + more.Bytes}, err
+	cost.Add(more)
+	return cost, err
 }
 
 // Drop forgets everything cached of a segment; called when its deletion shows in the metadata.
 func (r *ReadPath) Drop(seg *tier.Segment) {
-	r.Chunks.DropSegment(seg.Partition.Topic, seg.Partition.Partition, seg.ID)
+	r.Chunks.DropSegment(seg.Key())
 	r.Indexes.Drop(seg)
 }
 
@@ -138,25 +139,19 @@ type log struct {
 	seg     *tier.Segment
 }
 
-var lanes = [...]readerpool.Lane{
-	cache.Interactive: readerpool.Interactive,
-	cache.Bulk:        readerpool.Bulk,
-	cache.Ahead:       readerpool.Ahead,
-}
-
 // LoadChunk implements cache.Source.
-func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, urgency cache.Urgency) (loaded cache.Loaded, err error) {
+func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (cost readcost.Cost, err error) {
 	begun := cache.Queued(ctx) // until the pool admits it, a load that everybody has left is dropped
-	err = l.pool.Do(ctx, lanes[urgency], func(ctx context.Context) error {
+	err = l.pool.Do(ctx, lane, func(ctx context.Context) error {
 		begun()
 		if err := ctx.Err(); err != nil {
 			return err // dropped between admission and here: no GET for nobody
 		}
-		cost, err := twice(func() (layout.Cost, error) { return l.options.Layout.ReadLog(ctx, l.seg, dst, off) })
-		loaded = cache.Loaded{Requests: cost.Requests, Bytes: cost.Bytes}
+		var err error
+		cost, err = twice(func() (readcost.Cost, error) { return l.options.Layout.ReadLog(ctx, l.seg, dst, off) })
 		return err
 	})
-	return loaded, l.options.explain(err, l.seg)
+	return cost, l.options.explain(err, l.seg)
 }
 
 // smallReserve is the most of the decode memory that is kept for small reservations: the first blocks of 128 answers of

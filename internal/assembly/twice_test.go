@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 )
@@ -15,9 +16,9 @@ func TestContentIsReadTwice(t *testing.T) {
 		"sound": {nil}, "flipped": {damaged, nil}, "damaged": {damaged, damaged}, "unreachable": {&rangeio.Error{Kind: rangeio.Unavailable}},
 	} {
 		reads := 0
-		cost, err := twice(func() (layout.Cost, error) {
+		cost, err := twice(func() (readcost.Cost, error) {
 			reads++
-			return layout.Cost{Requests: 2, Bytes: 10}, errs[reads-1]
+			return readcost.Cost{Requests: 2, Bytes: 10}, errs[reads-1]
 		})
 		if reads != len(errs) || cost.Requests != 2*reads || cost.Bytes != int64(10*reads) || !errors.Is(err, errs[reads-1]) {
 			t.Errorf("%s: %d reads, %+v, %v", name, reads, cost, err)

@@ -3,6 +3,7 @@ package aiven
 import (
 	"math"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/tier"
 )
@@ -13,11 +14,11 @@ const usualManifest = 2 << 10
 // Expect follows ReadLog and ReadFiles: the manifest if it is not at hand, the small files, and for each piece one GET
 // of the stored chunks that no piece before it has opened. The stored lengths of a segment whose manifest was not read
 // are taken from the one that was read last, as ChunkSize does.
-func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c layout.Cost) {
+func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c readcost.Cost) {
 	if checkSegment(seg) != nil || !d.Files && len(d.Pieces) == 0 {
 		return c
 	}
-	m := l.manifests.peek(keyOf(seg))
+	m := l.manifests.peek(seg.Key())
 	if m == nil {
 		c.Requests++
 		c.Bytes += usualManifest
@@ -42,8 +43,8 @@ func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c layout.Cost) {
 		}
 	}
 	if x == nil {
-		plain := layout.ExpectPlain(seg, &d)
-		return layout.Cost{Requests: c.Requests + plain.Requests, Bytes: c.Bytes + plain.Bytes}
+		c.Add(layout.ExpectPlain(seg, &d))
+		return c
 	}
 	opened := map[int]bool{} // by pieces before
 	for _, n := range d.Pieces {
@@ -54,7 +55,7 @@ func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c layout.Cost) {
 			lo, hi := x.covers(i)
 			switch partly := from > lo || to < hi; {
 			case !partly, k == 1 && first == last:
-			case !opened[i] && !l.space.holds(chunkKey{keyOf(seg), i}):
+			case !opened[i] && !l.space.holds(chunkKey{seg.Key(), i}):
 				opened[i] = true
 			case i == first:
 				at++

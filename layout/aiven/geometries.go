@@ -1,6 +1,10 @@
 package aiven
 
-import "sync"
+import (
+	"sync"
+
+	"coldtap/tier"
+)
 
 // rememberedGeometries is how many segments' geometries are remembered at least, twice as many at most: of some 60
 // bytes each, 8 MB. A cache of 64 GiB in chunks of 4 MiB holds 16,384.
@@ -20,21 +24,21 @@ type geometries struct {
 }
 
 // of gives a segment's stored chunk, and makes it the usual one when none is known.
-func (g *geometries) of(key segmentKey) int64 {
+func (g *geometries) of(key tier.SegmentKey) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.settleLocked(key, g.usual)
 }
 
 // learn is told what a segment's manifest says: its stored chunk, and how many bytes are stored for each of the log.
-func (g *geometries) learn(key segmentKey, chunk int64, stored float64) {
+func (g *geometries) learn(key tier.SegmentKey, chunk int64, stored float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.usual, g.stored = chunk, stored
 	g.settleLocked(key, chunk)
 }
 
-func (g *geometries) settleLocked(key segmentKey, chunk int64) int64 {
+func (g *geometries) settleLocked(key tier.SegmentKey, chunk int64) int64 {
 	if first, ok := g.chunks.get(key); ok {
 		chunk = first
 	}
@@ -43,7 +47,7 @@ func (g *geometries) settleLocked(key segmentKey, chunk int64) int64 {
 }
 
 // prefixOf gives the index of the prefix that a segment was found under, or else of the one that the last segment was.
-func (g *geometries) prefixOf(key segmentKey) int {
+func (g *geometries) prefixOf(key tier.SegmentKey) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if i, ok := g.prefixes.get(key); ok {
@@ -52,7 +56,7 @@ func (g *geometries) prefixOf(key segmentKey) int {
 	return g.usualPrefix
 }
 
-func (g *geometries) learnPrefix(key segmentKey, index int) {
+func (g *geometries) learnPrefix(key tier.SegmentKey, index int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.usualPrefix = index
@@ -62,10 +66,10 @@ func (g *geometries) learnPrefix(key segmentKey, index int) {
 // recent remembers a value for each of the segments that were used last.
 type recent[V any] struct {
 	// What was put since fresh was begun, and before. When fresh is full it takes the place of old, which is forgotten.
-	fresh, old map[segmentKey]V
+	fresh, old map[tier.SegmentKey]V
 }
 
-func (r *recent[V]) get(key segmentKey) (V, bool) {
+func (r *recent[V]) get(key tier.SegmentKey) (V, bool) {
 	if v, ok := r.fresh[key]; ok {
 		return v, true
 	}
@@ -73,9 +77,9 @@ func (r *recent[V]) get(key segmentKey) (V, bool) {
 	return v, ok
 }
 
-func (r *recent[V]) put(key segmentKey, v V) {
+func (r *recent[V]) put(key tier.SegmentKey, v V) {
 	if _, ok := r.fresh[key]; !ok && (r.fresh == nil || len(r.fresh) == rememberedGeometries) {
-		r.old, r.fresh = r.fresh, make(map[segmentKey]V)
+		r.old, r.fresh = r.fresh, make(map[tier.SegmentKey]V)
 	}
 	r.fresh[key] = v
 }

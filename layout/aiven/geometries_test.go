@@ -62,7 +62,7 @@ func TestChunkSizeOfPlainLogs(t *testing.T) {
 // Only so many are remembered, those that were used last among them.
 func TestForgottenGeometry(t *testing.T) {
 	var g geometries
-	key := func(i int) segmentKey { return segmentKey{partition: int32(i)} }
+	key := func(i int) tier.SegmentKey { return tier.SegmentKey{Partition: tier.PartitionID{Partition: int32(i)}} }
 	used := key(0)
 	for i := range 2*rememberedGeometries + 1 {
 		g.learn(key(i), int64(i)+7, 1)

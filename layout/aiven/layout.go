@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -17,8 +18,8 @@ import (
 
 // store is what a Layout needs of a *rangeio.Client.
 type store interface {
-	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
-	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, readcost.Cost, error)
 }
 
 // Options say how the plugin wrote and how much reading may take. Zero values take the defaults.
@@ -108,7 +109,7 @@ func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	if checkSegment(seg) != nil {
 		return layout.PlainChunk(max)
 	}
-	return pieceSize(l.geometries.of(keyOf(seg)), max)
+	return pieceSize(l.geometries.of(seg.Key()), max)
 }
 
 // prefixesOf are the prefixes to look for a segment under, the likeliest first.
@@ -116,7 +117,7 @@ func (l *Layout) prefixesOf(seg *tier.Segment) []string {
 	if len(l.prefixes) == 1 {
 		return l.prefixes
 	}
-	first := l.geometries.prefixOf(keyOf(seg))
+	first := l.geometries.prefixOf(seg.Key())
 	list := append(make([]string, 0, len(l.prefixes)), l.prefixes[first])
 	list = append(list, l.prefixes[:first]...)
 	return append(list, l.prefixes[first+1:]...)
@@ -125,7 +126,7 @@ func (l *Layout) prefixesOf(seg *tier.Segment) []string {
 // learnPrefix remembers where a segment was found.
 func (l *Layout) learnPrefix(seg *tier.Segment, stem string) {
 	if i := slices.Index(l.prefixes, strings.TrimSuffix(stem, mainPath(seg))); len(l.prefixes) > 1 && i >= 0 {
-		l.geometries.learnPrefix(keyOf(seg), i)
+		l.geometries.learnPrefix(seg.Key(), i)
 	}
 }
 

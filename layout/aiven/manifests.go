@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -27,9 +28,9 @@ type manifestEntry struct {
 	aead cipher.AEAD // nil when not encrypted
 
 	mu      sync.Mutex
-	stem    string      // of the key under which the log was found, or else the manifest
-	version string      // ETag of the log that was read first
-	owed    layout.Cost // of the load, until a read has it in its bill
+	stem    string        // of the key under which the log was found, or else the manifest
+	version string        // ETag of the log that was read first
+	owed    readcost.Cost // of the load, until a read has it in its bill
 }
 
 func (m *manifestEntry) cost() int64 { return entryCost + 8*int64(len(m.chunks.starts)) }
@@ -62,11 +63,11 @@ func (m *manifestEntry) learnVersion(etag string) bool {
 	return etag == "" || m.version == etag
 }
 
-func (m *manifestEntry) bill() layout.Cost {
+func (m *manifestEntry) bill() readcost.Cost {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	owed := m.owed
-	m.owed = layout.Cost{}
+	m.owed = readcost.Cost{}
 	return owed
 }
 
@@ -74,18 +75,18 @@ func (m *manifestEntry) bill() layout.Cost {
 // whoever asks. Errors are not kept, so a manifest that was rewritten with another key is seen by the next read.
 type manifestCache struct {
 	limit int64
-	load  func(ctx context.Context, seg *tier.Segment) (*manifestEntry, layout.Cost, error)
+	load  func(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error)
 	turns chan struct{}
 
 	mu      sync.Mutex
 	used    int64
-	entries map[segmentKey]*list.Element
+	entries map[tier.SegmentKey]*list.Element
 	order   list.List // of cachedManifest, the latest used in front
-	loading map[segmentKey]*manifestLoad
+	loading map[tier.SegmentKey]*manifestLoad
 }
 
 type cachedManifest struct {
-	key   segmentKey
+	key   tier.SegmentKey
 	entry *manifestEntry
 }
 
@@ -95,23 +96,23 @@ type manifestLoad struct {
 	err  error
 }
 
-func newManifestCache(limit int64, load func(context.Context, *tier.Segment) (*manifestEntry, layout.Cost, error)) *manifestCache {
+func newManifestCache(limit int64, load func(context.Context, *tier.Segment) (*manifestEntry, readcost.Cost, error)) *manifestCache {
 	return &manifestCache{
 		limit: limit, load: load, turns: make(chan struct{}, maxManifestLoads),
-		entries: make(map[segmentKey]*list.Element), loading: make(map[segmentKey]*manifestLoad),
+		entries: make(map[tier.SegmentKey]*list.Element), loading: make(map[tier.SegmentKey]*manifestLoad),
 	}
 }
 
 // get gives a segment's manifest. The cost is that of a load that failed under this caller; that of one that went well
 // stands in the entry.
-func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEntry, layout.Cost, error) {
-	key := keyOf(seg)
+func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error) {
+	key := seg.Key()
 	for {
 		c.mu.Lock()
 		if e := c.entries[key]; e != nil {
 			c.order.MoveToFront(e)
 			c.mu.Unlock()
-			return e.Value.(cachedManifest).entry, layout.Cost{}, nil
+			return e.Value.(cachedManifest).entry, readcost.Cost{}, nil
 		}
 		l := c.loading[key]
 		if l == nil {
@@ -125,17 +126,17 @@ func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEn
 		select {
 		case <-l.done:
 		case <-ctx.Done():
-			return nil, layout.Cost{}, ctx.Err()
+			return nil, readcost.Cost{}, ctx.Err()
 		}
 		// A load that ended with its caller's patience says nothing about the manifest.
 		if !isCanceled(l.err) {
-			return l.m, layout.Cost{}, l.err
+			return l.m, readcost.Cost{}, l.err
 		}
 	}
 }
 
 // peek gives a segment's manifest if it is at hand, else nil.
-func (c *manifestCache) peek(key segmentKey) *manifestEntry {
+func (c *manifestCache) peek(key tier.SegmentKey) *manifestEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil {
@@ -145,7 +146,7 @@ func (c *manifestCache) peek(key segmentKey) *manifestEntry {
 }
 
 // run carries a load out and ends it, even when it panics.
-func (c *manifestCache) run(ctx context.Context, seg *tier.Segment, key segmentKey, l *manifestLoad) (cost layout.Cost) {
+func (c *manifestCache) run(ctx context.Context, seg *tier.Segment, key tier.SegmentKey, l *manifestLoad) (cost readcost.Cost) {
 	l.err = errors.New("reading the manifest ended early")
 	defer func() {
 		c.mu.Lock()
@@ -172,10 +173,10 @@ func (c *manifestCache) run(ctx context.Context, seg *tier.Segment, key segmentK
 		return cost
 	}
 	l.m.owed = cost
-	return layout.Cost{}
+	return readcost.Cost{}
 }
 
-func (c *manifestCache) keepLocked(key segmentKey, m *manifestEntry) {
+func (c *manifestCache) keepLocked(key tier.SegmentKey, m *manifestEntry) {
 	if m.cost() > c.limit {
 		return
 	}
@@ -193,7 +194,7 @@ func (c *manifestCache) removeLocked(e *list.Element) {
 }
 
 // forget makes the next read load the manifest anew.
-func (c *manifestCache) forget(key segmentKey) {
+func (c *manifestCache) forget(key tier.SegmentKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil {
@@ -202,22 +203,18 @@ func (c *manifestCache) forget(key segmentKey) {
 	delete(c.loading, key)
 }
 
-func keyOf(seg *tier.Segment) segmentKey {
-	return segmentKey{topic: seg.Partition.Topic, segment: seg.ID, partition: seg.Partition.Partition}
-}
-
 // loadManifest reads, checks and unlocks a segment's manifest, wherever it is.
-func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifestEntry, layout.Cost, error) {
+func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error) {
 	l.metrics.manifests.Inc()
 	var (
 		raw  []byte
-		cost layout.Cost
+		cost readcost.Cost
 		stem string
 	)
 	places := stems(seg, "", l.prefixesOf(seg))
 	err := eachPlace(places, func(at string) error {
 		b, _, c, err := l.store.ReadObject(ctx, at+SuffixManifest, MaxManifest)
-		addCost(&cost, c)
+		cost.Add(c)
 		raw, stem = b, at
 		return err
 	})
@@ -243,7 +240,7 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	if m.plain() {
 		chunk = 0
 	}
-	l.geometries.learn(keyOf(seg), chunk, float64(m.StoredSize)/float64(max(m.LogSize, 1)))
+	l.geometries.learn(seg.Key(), chunk, float64(m.StoredSize)/float64(max(m.LogSize, 1)))
 	l.learnPrefix(seg, stem)
 	return e, cost, nil
 }
@@ -262,11 +259,6 @@ func eachPlace(places []string, read func(stem string) error) error {
 		}
 	}
 	return first
-}
-
-func addCost(sum *layout.Cost, c rangeio.Cost) {
-	sum.Requests += c.Requests
-	sum.Bytes += c.Bytes
 }
 
 func isCanceled(err error) bool {

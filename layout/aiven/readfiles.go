@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"coldtap/layout"
+	"coldtap/internal/readcost"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -27,18 +27,17 @@ var separateSuffixes = [fileCount]string{
 // length than the manifest says and is not authenticated, is left out and named in IndexDamaged, or makes TxnDamaged
 // true. When the object is not there, the manifest is asked for again first: if it is gone too, the segment is, and the
 // error is that.
-func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, layout.Cost, error) {
+func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
-		return nil, layout.Cost{}, err
+		return nil, readcost.Cost{}, err
 	}
-	var sum layout.Cost
+	var sum readcost.Cost
 	for again := false; ; again = true {
 		m, cost, err := l.manifest(ctx, seg)
 		if err == nil {
 			cost = m.bill()
 		}
-		sum.Requests += cost.Requests
-		sum.Bytes += cost.Bytes
+		sum.Add(cost)
 		if err != nil {
 			return nil, sum, err
 		}
@@ -58,20 +57,20 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 			}
 			return files, sum, nil
 		}
-		l.manifests.forget(keyOf(seg))
+		l.manifests.forget(seg.Key())
 	}
 }
 
 // readPacked reads .indexes.
-func (l *Layout) readPacked(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *layout.Cost) (*segment.Files, error) {
+func (l *Layout) readPacked(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
 	if m.indexSize() == 0 {
 		return m.unpackFiles(nil), nil // S3 has no object then
 	}
 	var raw []byte
 	err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
-		var cost rangeio.Cost
+		var cost readcost.Cost
 		raw, _, cost, err = l.store.ReadObject(ctx, stem+SuffixIndexes, MaxIndexes)
-		addCost(sum, cost)
+		sum.Add(cost)
 		return err
 	})
 	if err != nil {
@@ -132,15 +131,15 @@ func (m *manifestEntry) setFile(f *segment.Files, i int, b []byte, ok bool) {
 
 // readSeparate reads the small files of a segment of before October 2023, one object each. Only the transaction index
 // may be missing.
-func (l *Layout) readSeparate(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *layout.Cost) (*segment.Files, error) {
+func (l *Layout) readSeparate(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
 	f := new(segment.Files)
 	left := int64(MaxIndexes)
 	for i, suffix := range separateSuffixes {
 		var raw []byte
 		err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
-			var cost rangeio.Cost
+			var cost readcost.Cost
 			raw, _, cost, err = l.store.ReadObject(ctx, stem+suffix, left)
-			addCost(sum, cost)
+			sum.Add(cost)
 			return err
 		})
 		switch {

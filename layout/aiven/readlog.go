@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -17,22 +18,22 @@ import (
 // It takes one GET for all stored chunks that are not open, and more only when they need more memory together than
 // Options.Memory. A chunk that cannot be opened, or that alone needs more, is *layout.Error. dst holds garbage after an
 // error. It may wait for memory while other reads use it.
-func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
+func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
-		return layout.Cost{}, err
+		return readcost.Cost{}, err
 	}
 	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
-		return layout.Cost{}, &layout.Error{Object: mainPath(seg) + SuffixLog,
+		return readcost.Cost{}, &layout.Error{Object: mainPath(seg) + SuffixLog,
 			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
 	}
 	if len(dst) == 0 {
-		return layout.Cost{}, nil
+		return readcost.Cost{}, nil
 	}
 	m, cost, err := l.manifest(ctx, seg)
 	if err != nil {
 		return cost, err
 	}
-	r := &logRead{l: l, ctx: ctx, seg: seg, key: keyOf(seg), m: m, dst: dst, off: off, cost: m.bill()}
+	r := &logRead{l: l, ctx: ctx, seg: seg, key: seg.Key(), m: m, dst: dst, off: off, cost: m.bill()}
 	if m.plain() {
 		err = r.get(dst, off)
 	} else {
@@ -43,7 +44,7 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 }
 
 // manifest gives the segment's manifest, from memory if possible, and never another segment's.
-func (l *Layout) manifest(ctx context.Context, seg *tier.Segment) (*manifestEntry, layout.Cost, error) {
+func (l *Layout) manifest(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error) {
 	m, cost, err := l.manifests.get(ctx, seg)
 	if err != nil {
 		return nil, cost, err
@@ -51,7 +52,7 @@ func (l *Layout) manifest(ctx context.Context, seg *tier.Segment) (*manifestEntr
 	if err := m.describes(seg); err != nil {
 		return nil, m.bill(), &layout.Error{Object: m.lastStem() + SuffixManifest, Err: err}
 	}
-	return m, layout.Cost{}, nil
+	return m, readcost.Cost{}, nil
 }
 
 // logRead is one ReadLog.
@@ -59,11 +60,11 @@ type logRead struct {
 	l    *Layout
 	ctx  context.Context
 	seg  *tier.Segment
-	key  segmentKey
+	key  tier.SegmentKey
 	m    *manifestEntry
 	dst  []byte
 	off  int64
-	cost layout.Cost
+	cost readcost.Cost
 }
 
 // part gives what of dst chunk i fills, and which bytes of the chunk that are.
@@ -209,7 +210,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 func (r *logRead) get(dst []byte, off int64) error {
 	err := eachPlace(stems(r.seg, r.m.lastStem(), r.l.prefixesOf(r.seg)), func(stem string) error {
 		info, cost, err := r.l.store.ReadRange(r.ctx, stem+SuffixLog, dst, off, r.m.knownVersion(), r.m.StoredSize)
-		addCost(&r.cost, cost)
+		r.cost.Add(cost)
 		if err == nil && !r.m.learnVersion(info.ETag) {
 			// Two first reads ran side by side and an overwrite came between them.
 			err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: stem + SuffixLog, Err: errors.New("object was overwritten meanwhile")}

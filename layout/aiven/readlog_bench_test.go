@@ -51,7 +51,7 @@ func BenchmarkOpen(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				s.space.drop(keyOf(seg)) // or chunks larger than a piece stay open
+				s.space.drop(seg.Key()) // or chunks larger than a piece stay open
 			}
 			var total, best [2]time.Duration
 			b.SetBytes(2 * int64(len(log)))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"coldtap/internal/readcost"
 	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -27,7 +28,7 @@ func (s *stand) putSegment(w *writer, log []byte) *tier.Segment {
 	return seg
 }
 
-func mustRead(t *testing.T, s *stand, seg *tier.Segment, log []byte, from, to int64) layout.Cost {
+func mustRead(t *testing.T, s *stand, seg *tier.Segment, log []byte, from, to int64) readcost.Cost {
 	t.Helper()
 	dst := make([]byte, to-from)
 	cost, err := s.ReadLog(t.Context(), seg, dst, from)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -84,21 +85,21 @@ func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
 }
 
 // ReadManifest reads a .rsm-manifest with one GET.
-func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, layout.Cost, error) {
-	fault := func(cost rangeio.Cost, err error) (*layout.Description, layout.Cost, error) {
-		return nil, costOf(cost), &layout.Error{Object: o.Key, Err: err}
+func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
+	fault := func(cost readcost.Cost, err error) (*layout.Description, readcost.Cost, error) {
+		return nil, cost, &layout.Error{Object: o.Key, Err: err}
 	}
 	if o.Size > MaxManifest {
-		return fault(rangeio.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, MaxManifest))
+		return fault(readcost.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, MaxManifest))
 	}
 	weight := scanFactor * max(o.Size, 1)
 	if err := s.memory.Acquire(ctx, weight); err != nil {
-		return nil, layout.Cost{}, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: o.Key, Err: err}
+		return nil, readcost.Cost{}, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: o.Key, Err: err}
 	}
 	defer s.memory.Release(weight)
 	raw, _, cost, err := s.layout.store.ReadObject(ctx, o.Key, max(o.Size, 1))
 	if err != nil {
-		return nil, costOf(cost), err
+		return nil, cost, err
 	}
 	m, err := ParseManifest(raw)
 	switch {
@@ -116,22 +117,20 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 	if m.separate {
 		d.FilesSize = 0
 	}
-	return d, costOf(cost), nil
+	return d, cost, nil
 }
 
 // ReadCheckpoint reads the manifest, which the segment's first reader needs as well, and of the small files nothing but
 // the checkpoint: the indexes beside it can have megabytes. Its first entry is the log start.
-func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, layout.Cost, error) {
+func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
-		return nil, layout.Cost{}, err
+		return nil, readcost.Cost{}, err
 	}
 	m, sum, err := s.layout.manifest(ctx, seg)
 	if err != nil {
 		return nil, sum, err
 	}
-	bill := m.bill()
-	sum.Requests += bill.Requests
-	sum.Bytes += bill.Bytes
+	sum.Add(m.bill())
 	stored, at, err := s.readStoredCheckpoint(ctx, seg, m, &sum)
 	if err != nil {
 		return nil, sum, err
@@ -150,7 +149,7 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64
 	return &layout.Checkpoint{Epochs: epochs, Start: epochs[0].StartOffset}, sum, nil
 }
 
-func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *layout.Cost) (stored []byte, key string, err error) {
+func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (stored []byte, key string, err error) {
 	place, suffix := m.files[fileEpochs], SuffixIndexes
 	if m.separate {
 		suffix = separateSuffixes[fileEpochs]
@@ -158,7 +157,7 @@ func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m
 		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest, Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", place.size)}
 	}
 	err = eachPlace(stems(seg, m.lastStem(), s.layout.prefixesOf(seg)), func(stem string) (err error) {
-		var cost rangeio.Cost
+		var cost readcost.Cost
 		key = stem + suffix
 		if m.separate {
 			stored, _, cost, err = s.layout.store.ReadObject(ctx, key, maxCheckpoint)
@@ -166,15 +165,13 @@ func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m
 			stored = make([]byte, place.size)
 			_, cost, err = s.layout.store.ReadRange(ctx, key, stored, place.position, "", m.indexSize())
 		}
-		addCost(sum, cost)
+		sum.Add(cost)
 		return err
 	})
 	return stored, key, err
 }
 
 // ReadStart is for other layouts: the plugin has no such objects.
-func (s *Scanner) ReadStart(_ context.Context, o rangeio.Object) (*layout.Start, layout.Cost, error) {
-	return nil, layout.Cost{}, &layout.Error{Object: o.Key, Err: errors.New("no object of the plugin")}
+func (s *Scanner) ReadStart(_ context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
+	return nil, readcost.Cost{}, &layout.Error{Object: o.Key, Err: errors.New("no object of the plugin")}
 }
-
-func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }

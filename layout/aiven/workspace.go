@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"sync"
 
-	"coldtap/segment"
+	"coldtap/tier"
 )
 
 // workspace is all the memory in which chunks are stored and open: buffers that a read works in, chunks that stay open,
@@ -26,14 +26,8 @@ type workspace struct {
 
 // chunkKey names a stored chunk.
 type chunkKey struct {
-	id    segmentKey
+	id    tier.SegmentKey
 	chunk int
-}
-
-// segmentKey is a segment's identity.
-type segmentKey struct {
-	topic, segment segment.UUID
-	partition      int32
 }
 
 // openChunk is a chunk that is open or being opened.
@@ -325,7 +319,7 @@ func (w *workspace) forgetLocked(c *openChunk) {
 }
 
 // drop forgets the open chunks of a segment.
-func (w *workspace) drop(id segmentKey) {
+func (w *workspace) drop(id tier.SegmentKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, c := range w.open {

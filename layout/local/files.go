@@ -3,7 +3,7 @@ package local
 import (
 	"context"
 
-	"coldtap/layout"
+	"coldtap/internal/readcost"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -29,10 +29,10 @@ const maxFile = 32 << 20
 //   - when nothing is left, the segment is being deleted: *rangeio.Error of Kind NotFound.
 //
 // It is asked for first, because a delete that overtakes the requests then shows in those that follow.
-func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, layout.Cost, error) {
+func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
 	stem, err := l.stem(seg)
 	if err != nil {
-		return nil, layout.Cost{}, err
+		return nil, readcost.Cost{}, err
 	}
 	r := fileReader{layout: l, stem: stem}
 	files := new(segment.Files)
@@ -72,7 +72,7 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 type fileReader struct {
 	layout  *Layout
 	stem    string
-	cost    layout.Cost
+	cost    readcost.Cost
 	found   int   // files that are there
 	missing error // of the last one that is not
 }
@@ -80,8 +80,7 @@ type fileReader struct {
 // read gives a file's bytes, nil when it is not there or is no file of its kind.
 func (r *fileReader) read(ctx context.Context, suffix string) ([]byte, error) {
 	raw, _, cost, err := r.layout.store.ReadObject(ctx, r.stem+suffix, maxFile)
-	r.cost.Requests += cost.Requests
-	r.cost.Bytes += cost.Bytes
+	r.cost.Add(cost)
 	switch {
 	case rangeio.IsKind(err, rangeio.NotFound):
 		r.missing = err

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/tier"
@@ -10,8 +11,8 @@ import (
 
 // store is what a Layout needs of a *rangeio.Client.
 type store interface {
-	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
-	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, readcost.Cost, error)
 }
 
 // Layout implements layout.Reader. All methods may be called concurrently.
@@ -37,16 +38,16 @@ func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
 // the plugin never writes over an object (a second copy has a new id). Another version is *rangeio.Error with Kind
 // Changed, and the next read begins with the version it finds. An object of another length than the segment's is an
 // error.
-func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
+func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error) {
 	stem, err := l.stem(seg)
 	if err != nil {
-		return layout.Cost{}, err
+		return readcost.Cost{}, err
 	}
 	return l.versions.ReadPlain(ctx, l.store, stem+suffixLog, seg, dst, off)
 }
 
 // Expect counts a GET for each piece of the log and for each of the small files.
-func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) layout.Cost {
+func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) readcost.Cost {
 	c := layout.ExpectPlain(seg, &d)
 	if d.Files {
 		c.Requests += 4

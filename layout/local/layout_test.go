@@ -10,6 +10,7 @@ import (
 
 	"coldtap/bench/simstore"
 	"coldtap/catalog/kafka"
+	"coldtap/internal/readcost"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/internal/testing/faultstore"
 	"coldtap/layout"
@@ -149,7 +150,7 @@ func TestReadLogGivesAnyRange(t *testing.T) {
 		if len(got) == 0 {
 			requests = 0
 		}
-		if cost != (layout.Cost{Requests: requests, Bytes: int64(len(got))}) || len(b.store.Calls()) != requests {
+		if cost != (readcost.Cost{Requests: requests, Bytes: int64(len(got))}) || len(b.store.Calls()) != requests {
 			t.Errorf("%v costs %+v", r, cost)
 		}
 	}

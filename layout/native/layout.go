@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -11,8 +12,8 @@ import (
 
 // store is what a Layout needs of a *rangeio.Client.
 type store interface {
-	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error)
-	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, rangeio.Cost, error)
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error)
+	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, readcost.Cost, error)
 	Stat(ctx context.Context, key string) (rangeio.Info, error)
 	Put(ctx context.Context, key string, content rangeio.Content) (rangeio.Info, error)
 	Delete(ctx context.Context, key string) error
@@ -44,37 +45,35 @@ func (l *Layout) ChunkSize(_ *tier.Segment, max int64) int64 {
 // ReadLog fills dst with log bytes [off, off+len(dst)), all from the version of the object that was read first. Another
 // version is *rangeio.Error with Kind Changed: bytes that the caller keeps of this segment are then worthless, and the
 // next read begins with the version it finds.
-func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (layout.Cost, error) {
+func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
-		return layout.Cost{}, err
+		return readcost.Cost{}, err
 	}
 	return l.versions.ReadPlain(ctx, l.store, l.LogKey(seg), seg, dst, off)
 }
 
 // ReadFiles reads the segment's small files with one request, and checks that they are this segment's.
-func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, layout.Cost, error) {
+func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Files, readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
-		return nil, layout.Cost{}, err
+		return nil, readcost.Cost{}, err
 	}
 	key := l.MetaKey(seg)
 	raw, _, cost, err := l.store.ReadObject(ctx, key, MaxMeta)
 	if err != nil {
-		return nil, costOf(cost), err
+		return nil, cost, err
 	}
 	m, files, err := DecodeMeta(raw)
 	if err == nil {
 		err = m.Describes(seg)
 	}
 	if err != nil {
-		return nil, costOf(cost), &layout.Error{Object: key, Err: err}
+		return nil, cost, &layout.Error{Object: key, Err: err}
 	}
-	return files, costOf(cost), nil
+	return files, cost, nil
 }
 
-func costOf(c rangeio.Cost) layout.Cost { return layout.Cost{Requests: c.Requests, Bytes: c.Bytes} }
-
 // Expect counts a GET for each piece of the log and one for the small files.
-func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) layout.Cost {
+func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) readcost.Cost {
 	c := layout.ExpectPlain(seg, &d)
 	if d.Files {
 		c.Requests++

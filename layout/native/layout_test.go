@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -51,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 				if err != nil || !bytes.Equal(dst, log[r[0]:r[1]]) {
 					t.Errorf("bytes %d to %d: %v", r[0], r[1], err)
 				}
-				if want := (layout.Cost{Requests: min(len(dst), 1), Bytes: int64(len(dst))}); cost != want {
+				if want := (readcost.Cost{Requests: min(len(dst), 1), Bytes: int64(len(dst))}); cost != want {
 					t.Errorf("bytes %d to %d took %+v, want %+v", r[0], r[1], cost, want)
 				}
 			}
@@ -317,7 +318,7 @@ type raceStore struct {
 	between func()
 }
 
-func (s *raceStore) ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, rangeio.Cost, error) {
+func (s *raceStore) ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error) {
 	info, cost, err := s.store.ReadRange(ctx, key, dst, off, etag, size)
 	s.between()
 	return info, cost, err

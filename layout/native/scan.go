@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"coldtap/internal/budget"
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -83,8 +84,8 @@ func PartOf(key string) layout.Part {
 
 // ReadManifest reads the head of a .meta with one GET, and a second one when its list of aborted transactions is long.
 // The small files behind it are left where they are.
-func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, layout.Cost, error) {
-	var sum layout.Cost
+func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
+	var sum readcost.Cost
 	head, release, err := s.readHead(ctx, o.Key, o.Size, &sum)
 	if err != nil {
 		return nil, sum, err
@@ -124,15 +125,15 @@ func (h *metaHead) fault(err error) error { return &layout.Error{Object: h.key, 
 
 // readHead reads as much as the manifest takes, of an object of so many bytes. release is called when nothing of it is
 // needed any more.
-func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *layout.Cost) (h *metaHead, release func(), err error) {
+func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *readcost.Cost) (h *metaHead, release func(), err error) {
 	h, release = &metaHead{key: key}, func() {}
 	if size > MaxMeta || size < frameHeader {
 		return nil, nil, h.fault(fmt.Errorf("%d bytes: at least %d belong to it, at most %d are allowed", size, frameHeader, MaxMeta))
 	}
 	raw := make([]byte, min(size, scanHead))
-	var cost rangeio.Cost
+	var cost readcost.Cost
 	h.info, cost, err = s.layout.store.ReadRange(ctx, key, raw, 0, "", size)
-	addCost(sum, cost)
+	sum.Add(cost)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +154,7 @@ func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *lay
 	}
 	h.frame = append(make([]byte, 0, end), raw...)[:end]
 	_, cost, err = s.layout.store.ReadRange(ctx, key, h.frame[len(raw):], int64(len(raw)), h.info.ETag, size)
-	addCost(sum, cost)
+	sum.Add(cost)
 	if err != nil {
 		s.memory.Release(weight)
 		return nil, nil, err
@@ -163,8 +164,8 @@ func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *lay
 
 // ReadCheckpoint reads the manifest again, and the checkpoint if it did not come with it. It tells no start: the tier's
 // start is its own, and the broker's log start may lie above it.
-func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, layout.Cost, error) {
-	var sum layout.Cost
+func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, readcost.Cost, error) {
+	var sum readcost.Cost
 	if err := checkSegment(seg); err != nil {
 		return nil, sum, err
 	}
@@ -194,7 +195,7 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size in
 	default:
 		raw = make([]byte, packed.Size)
 		_, cost, err := s.layout.store.ReadRange(ctx, head.key, raw, at, head.info.ETag, head.info.Size)
-		addCost(&sum, cost)
+		sum.Add(cost)
 		if err != nil {
 			return nil, sum, err
 		}
@@ -213,15 +214,14 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size in
 }
 
 // ReadStart reads a start object, which must be the partition's whose key it has.
-func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Start, layout.Cost, error) {
-	fault := func(sum layout.Cost, err error) (*layout.Start, layout.Cost, error) {
+func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
+	fault := func(sum readcost.Cost, err error) (*layout.Start, readcost.Cost, error) {
 		return nil, sum, &layout.Error{Object: o.Key, Err: err}
 	}
 	if o.Size > maxStart {
-		return fault(layout.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, maxStart))
+		return fault(readcost.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, maxStart))
 	}
-	raw, _, cost, err := s.layout.store.ReadObject(ctx, o.Key, maxStart)
-	sum := costOf(cost)
+	raw, _, sum, err := s.layout.store.ReadObject(ctx, o.Key, maxStart)
 	if err != nil {
 		return nil, sum, err
 	}
@@ -236,9 +236,4 @@ func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Star
 		return fault(sum, fmt.Errorf("%w: it belongs under %s", layout.ErrMisplaced, own))
 	}
 	return &layout.Start{ClusterID: start.ClusterID, Offset: start.Offset}, sum, nil
-}
-
-func addCost(sum *layout.Cost, c rangeio.Cost) {
-	sum.Requests += c.Requests
-	sum.Bytes += c.Bytes
 }

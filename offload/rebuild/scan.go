@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/layout/native"
 	"coldtap/rangeio"
@@ -141,7 +142,7 @@ func (s *scan) list(ctx context.Context, send func(job) error) error {
 }
 
 // again calls read a second time when an object does not hold what it should: that may have come about on the way.
-func again[T any](read func() (T, layout.Cost, error)) (T, error) {
+func again[T any](read func() (T, readcost.Cost, error)) (T, error) {
 	v, _, err := read()
 	if _, ok := errors.AsType[*layout.Error](err); ok {
 		v, _, err = read()
@@ -155,7 +156,7 @@ func (s *scan) readObject(ctx context.Context, j job) error {
 	if j.part == layout.StartPart {
 		return s.readStart(ctx, j.Object)
 	}
-	d, err := again(func() (*layout.Description, layout.Cost, error) { return s.bucket.ReadManifest(ctx, j.Object) })
+	d, err := again(func() (*layout.Description, readcost.Cost, error) { return s.bucket.ReadManifest(ctx, j.Object) })
 	fault, isDamaged := errors.AsType[*layout.Error](err)
 	why, isWithheld := rangeio.Withheld(err)
 	switch {
@@ -182,7 +183,7 @@ func (s *scan) readObject(ctx context.Context, j job) error {
 }
 
 func (s *scan) readStart(ctx context.Context, o rangeio.Object) error {
-	start, err := again(func() (*layout.Start, layout.Cost, error) { return s.bucket.ReadStart(ctx, o) })
+	start, err := again(func() (*layout.Start, readcost.Cost, error) { return s.bucket.ReadStart(ctx, o) })
 	fault, isDamaged := errors.AsType[*layout.Error](err)
 	why, isWithheld := rangeio.Withheld(err)
 	if err != nil && !isDamaged && !isWithheld {
@@ -242,7 +243,7 @@ func (s *scan) newest(_ context.Context, send func(*partitionObjects) error) err
 // readCheckpoint reads the lineage that travels with a partition's newest segment, or says why it cannot be used. An
 // error is the store's.
 func (s *scan) readCheckpoint(ctx context.Context, p *partitionObjects) error {
-	c, err := again(func() (*layout.Checkpoint, layout.Cost, error) {
+	c, err := again(func() (*layout.Checkpoint, readcost.Cost, error) {
 		return s.bucket.ReadCheckpoint(ctx, &p.newest, p.newestMeta.Size)
 	})
 	fault, isDamaged := errors.AsType[*layout.Error](err)
