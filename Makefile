@@ -8,7 +8,7 @@ FUZZTIME ?= 10s
 export CGO_ENABLED = 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build cross help demo test race lint fuzz bench e2e hostile cover clean
+.PHONY: build cross help demo test race lint fuzz bench e2e hostile cover mutate clean
 .DEFAULT_GOAL := build
 
 build: ## build the binary into bin/
@@ -49,6 +49,9 @@ hostile: build ## attack the built binary: descriptors, endless answers, stalled
 
 cover: ## show what tests don't reach
 	$(GO) test -coverprofile=cover.out -coverpkg=./... ./... && $(GO) tool cover -func=cover.out | tail -n 1 && $(GO) tool cover -html=cover.out -o cover.html
+
+mutate: ## show what the tests of ROOM (default: ten rooms, hours) let pass when an operator is changed
+	.ci/mutate $(ROOM)
 
 clean: ## remove what was built
 	rm -rf bin cover.out cover.html

@@ -37,6 +37,10 @@ func TestLeaving(t *testing.T) {
 			[]want{{0, 100}, {100, 0}}},
 		"of a lost lineage": {[][]Change{finished(seg(1, 0, 99, 1, 0), seg(2, 100, 199, 2, 100)), {startIs(0), lineageIs(0, 0, 2, 100)}, deleting(1)},
 			[]want{{0, 0}, {99, 0}}},
+		"of the lineage's first epoch, but from another leader's log": {[][]Change{
+			finished(seg(1, 0, 14, 0, 0), seg(2, 15, 24, 1, 15)), {startIs(0), lineageIs(0, 0, 1, 10)}, deleting(1)}, []want{{0, 0}}},
+		"the start is the last offset of a readable one": {[][]Change{three, {startIs(99)}, deleting(2)},
+			[]want{{99, 0}, {100, 0}}},
 		"a copy that failed": {[][]Change{{startIs(0)}, added(seg(1, 0, 99, 0, 0)), finished(seg(2, 100, 199, 0, 100))},
 			[]want{{0, 0}}},
 	} {

@@ -90,6 +90,62 @@ func TestHighestOfEpochNeverFalls(t *testing.T) {
 	}
 }
 
+func TestHighestOfEpochOfASingleRecord(t *testing.T) {
+	p := partition(t, build(t, finished(seg(1, 0, 0, 5, 0))))
+	if h, ok := p.HighestOfEpoch(5); !ok || h != 0 {
+		t.Errorf("the highest offset of the epoch is %d %v, want 0", h, ok)
+	}
+	if list := p.HighestOfEpochs(); !slices.Equal(list, []EpochEnd{{5, 0}}) {
+		t.Errorf("the epochs' ends are %v", list)
+	}
+	if h, ok := p.HighestOfEpoch(6); ok || h != -1 {
+		t.Errorf("the highest offset of an unknown epoch is %d %v, want -1", h, ok)
+	}
+	p = partition(t, build(t, finished(seg(1, 10, 19, 5, 10))))
+	if e, ok := p.EpochFor(9); ok || e != -1 {
+		t.Errorf("the epoch below the lineage is %d %v, want -1", e, ok)
+	}
+}
+
+// A copy that begins again with other offsets is listed, and found, at its new place.
+func TestRepeatedCopyMovesInTheListing(t *testing.T) {
+	for name, c := range map[string]struct{ first, other, again Segment }{
+		"another base":              {seg(1, 50, 299, 0, 50), seg(2, 100, 199, 0, 100), seg(1, 150, 299, 0, 150)},
+		"another end":               {seg(1, 50, 60, 0, 50), seg(2, 50, 70, 0, 50), seg(1, 50, 80, 0, 50)},
+		"another base, another end": {seg(1, 50, 60, 0, 50), seg(2, 50, 70, 0, 50), seg(1, 90, 100, 0, 90)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := build(t, added(c.first), added(c.other), added(c.again))
+			var order []int64
+			for _, s := range partition(t, tr).Segments(true) {
+				order = append(order, s.BaseOffset, s.EndOffset)
+			}
+			if want := []int64{c.other.BaseOffset, c.other.EndOffset, c.again.BaseOffset, c.again.EndOffset}; !slices.Equal(order, want) {
+				t.Errorf("listed as %v, want %v", order, want)
+			}
+			tr.Apply(deleted(1)...)
+			if list := partition(t, tr).Segments(true); len(list) != 1 || list[0].ID != id(2) {
+				t.Errorf("after its delete %d are left", len(list))
+			}
+		})
+	}
+}
+
+// A view that a reader holds does not learn what the next change brings.
+func TestViewKeepsItsEpochs(t *testing.T) {
+	tr := build(t, finished(seg(1, 0, 9, 5, 0)))
+	before := partition(t, tr)
+	tr.Apply(finished(seg(2, 10, 19, 5, 10))...)
+	got, ok := before.FindEpoch(5, 15)
+	check(t, "FindEpoch(5, 15) of the view before", got, ok, 0)
+	if h, _ := before.HighestOfEpoch(5); h != 9 {
+		t.Errorf("the highest offset of the view before is %d, want 9", h)
+	}
+	if h, _ := partition(t, tr).HighestOfEpoch(5); h != 19 {
+		t.Errorf("the highest offset is %d, want 19", h)
+	}
+}
+
 func TestStartInsideASegment(t *testing.T) {
 	p := partition(t, build(t, []Change{startIs(15)}, finished(seg(1, 0, 99, 0, 0))))
 	wantAt(t, p, map[int64]uint64{-1: 0, 0: 0, 10: 0, 14: 0, 15: 1, 99: 1, 100: 0})

@@ -16,7 +16,7 @@ func TestEndOfEpoch(t *testing.T) {
 		start, end int64
 		ok         bool
 	}{
-		{3, 0, 0, false}, {4, 100, 119, true}, {5, 120, 299, true}, {6, 0, 0, false}, {7, 0, 0, false}, {8, 300, 350, true}, {9, 0, 0, false},
+		{3, 0, 0, false}, {4, 100, 119, true}, {5, 120, 299, true}, {6, 0, 0, false}, {7, 0, 0, false}, {8, 300, 350, true}, {9, 0, 0, false}, {10, 0, 0, false},
 	} {
 		start, end, ok := s.EndOfEpoch(c.epoch)
 		if ok != c.ok || ok && (start != c.start || end != c.end) {
