@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"coldtap/gateway/engine"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -64,7 +66,7 @@ func NewAdmin(cfg AdminConfig) *Admin {
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		log:     log,
-		failed:  acceptErrors(cfg.Registerer, "admin"),
+		failed:  engine.AcceptErrors(cfg.Registerer, "admin"),
 		guard:   newSiteGuard(cfg.Hosts),
 		handler: adminRoutes(cfg),
 	}
@@ -74,14 +76,14 @@ func adminRoutes(cfg AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, told("healthy", cfg.Health))
+		io.WriteString(w, stateLine("healthy", cfg.Health))
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if err := cfg.Ready(); err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		io.WriteString(w, told("ready", cfg.Status))
+		io.WriteString(w, stateLine("ready", cfg.Status))
 	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -91,8 +93,8 @@ func adminRoutes(cfg AdminConfig) http.Handler {
 	return mux
 }
 
-// told is a line with what there is to say besides; say may be nil.
-func told(state string, say func() string) string {
+// stateLine is a state, with details where there are some; say may be nil.
+func stateLine(state string, say func() string) string {
 	if say != nil {
 		if s := say(); s != "" {
 			return state + ": " + s + "\n"
@@ -103,11 +105,11 @@ func told(state string, say func() string) string {
 
 // Serve answers on one listener until Shutdown; then it returns nil.
 func (a *Admin) Serve(ln net.Listener) error {
-	loopback := onLoopback(ln)
+	loopback := engine.OnLoopback(ln)
 	a.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.serve(w, r, loopback)
 	})
-	err := a.http.Serve(&adminListener{Listener: newPatientListener(ln, a.log, a.failed)})
+	err := a.http.Serve(&adminListener{Listener: engine.RetryAccept(ln, a.log, a.failed)})
 	if err == http.ErrServerClosed {
 		return nil
 	}

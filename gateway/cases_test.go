@@ -43,13 +43,13 @@ func reseal(b []byte) {
 
 func spanOf(b []byte) int64 { return int64(binary.BigEndian.Uint32(b[23:])) + 1 }
 
-func (r *realRig) addLog(tb testing.TB, name string, end int64, log []byte) {
+func (r *realHarness) addLog(tb testing.TB, name string, end int64, log []byte) {
 	r.add(tb, segment.UUID{8, byte(len(r.logs))}, name, 0, 0, end, int64(len(log)), func(dst []byte, off int64) { copy(dst, log[off:]) }, &segment.Files{Decided: true})
 }
 
 // TestE9NoCutBatch: the batch that does not fit any more is left out, never cut and never padded.
 func TestE9NoCutBatch(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	size := r.addEndless(t, 1<<20)
 	span := spanOf(sampleBatch(t, 0))
 	path := fmt.Sprintf("%s?offset=0&max_bytes=%d", endlessPath, size*5/2)
@@ -81,7 +81,7 @@ func TestG9LyingFields(t *testing.T) {
 		{"last delta -5", func(b []byte) { binary.BigEndian.PutUint32(b[23:], 0xFFFFFFFB); reseal(b) }},
 		{"flipped bit", func(b []byte) { b[70] ^= 1 }},
 	}
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	good := sampleBatch(t, 0)
 	span := spanOf(good)
 	for i, c := range lies {
@@ -145,7 +145,7 @@ func bomb(size int) []byte {
 // TestG8Bombs: what expands beyond the decode memory is an error of that batch, or "come back" while others use that
 // memory, however many ask at once; raw readers get it as it is stored.
 func TestG8Bombs(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
+	r := newRealHarness(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	small, large := bomb(1<<20), bomb(48<<20)
 	r.addLog(t, "small", 0, small)
 	r.addLog(t, "large", 0, large)
@@ -183,7 +183,7 @@ func TestG8Bombs(t *testing.T) {
 func TestH3DeletedWhileStreaming(t *testing.T) {
 	for _, accept := range []string{rawType, "application/x-ndjson", eventType} {
 		t.Run(accept, func(t *testing.T) {
-			r := newRealRig(t, 256<<10, 4<<20)
+			r := newRealHarness(t, 256<<10, 4<<20)
 			r.addEndless(t, 64<<20)
 			partition := tier.PartitionID{Topic: segment.UUID{9}}
 			p, _ := r.tier.Snapshot().Partition(partition)
@@ -218,7 +218,7 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 // A batch that fits decoded, but not together with its JSON, is told so at once and never invited to come back. What is
 // sent while it is read has it.
 func TestBatchWhoseJSONCannotFitIsNotBusy(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
+	r := newRealHarness(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	r.addLog(t, "zeros", 0, bomb(1250<<10)) // as JSON six times as long: 7.3 MiB
 	got := r.get(t, "/topics/zeros/partitions/0/records?offset=0")
 	if got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50003`) || !strings.Contains(got.body, "limits.decode_memory") || !strings.Contains(got.body, `"next_offset":1}`) {

@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"coldtap/fetch"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // TestL3ClientsGone: clients that take a little of a large answer and go away leave nothing that runs or is held, and
 // what was read for them is far less than they had asked for.
 func TestL3ClientsGone(t *testing.T) {
 	const clients, pieces = 40, 64
-	r := newRig(t)
+	r := newHarness(t)
 	var given atomic.Int64
 	data := batch(1<<20, 'x')
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
@@ -38,7 +36,7 @@ func TestL3ClientsGone(t *testing.T) {
 		conn.Close()
 	}
 	until(t, "all answers have ended", func() bool {
-		return testutil.ToFloat64(r.metrics.inFlight) == 0 && r.closed.Load() == clients && r.pinned.Load() == 0
+		return r.metric("in_flight_requests") == 0 && r.closed.Load() == clients && r.pinned.Load() == 0
 	})
 	if n := given.Load(); n > clients*pieces/2 {
 		t.Errorf("%d MiB were read for %d clients that took 100 KB each", n, clients)

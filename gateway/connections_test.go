@@ -3,7 +3,6 @@ package gateway
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,25 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// Very many connections above the bound at a time are all told so.
-func TestManyConnectionsAboveTheBound(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Concurrency = 1 })
-	r.dial(t)
-	until(t, "it is accepted", func() bool { return r.clients.connected() == 1 })
-	var conns []net.Conn
-	for range 3 * maxTurnedAway {
-		conns = append(conns, r.dial(t))
-	}
-	for _, conn := range conns {
-		if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
-			t.Errorf("%.100q, %v", answer, err)
-		}
-	}
-}
-
 // A connection above the bound is told so and closed; those that are there are served on.
 func TestConnectionsAreBounded(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Concurrency = 2 })
+	r := newHarness(t, func(c *Config) { c.Concurrency = 2 })
 	r.fake.topics = []string{"t"}
 	const request = "GET /topics HTTP/1.1\r\nHost: x\r\n\r\n"
 	ask := func(conn io.ReadWriter, in *bufio.Reader) int {

@@ -15,7 +15,7 @@ import (
 	"coldtap/tier"
 )
 
-func request(tb testing.TB, r *rig, path, accept string) *http.Request {
+func request(tb testing.TB, r *harness, path, accept string) *http.Request {
 	tb.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://"+r.addr+path, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func request(tb testing.TB, r *rig, path, accept string) *http.Request {
 }
 
 func TestParameters(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.MaxResponseBytes = 32 << 20 })
+	r := newHarness(t, func(c *Config) { c.MaxResponseBytes = 32 << 20 })
 	r.records(fakeRecord{rec: record(10, "a")})
 	const offsets, topics, segments = "/topics/orders/partitions/3/offsets", "/topics", "/topics/orders/partitions/3/segments"
 	id := segment.UUID{9}.String()
@@ -127,7 +127,7 @@ func TestParameters(t *testing.T) {
 }
 
 func TestErrorsOfAReadAsTheClientSeesThem(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	id := segment.UUID{1, 2, 3}
 	for _, c := range []struct {
 		err                error
@@ -165,7 +165,7 @@ func TestErrorsOfAReadAsTheClientSeesThem(t *testing.T) {
 }
 
 func TestMethodsAndHead(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	r.fake.topics = []string{"a"}
 	r.fake.openFile = func(string, string) (file, error) {
@@ -195,7 +195,7 @@ func TestMethodsAndHead(t *testing.T) {
 }
 
 func TestListings(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.topics = []string{"a", "b.c"}
 	id := segment.UUID{7}
 	r.fake.topic = fetch.TopicInfo{Name: "orders", ID: id, Partitions: []fetch.PartitionInfo{
@@ -243,7 +243,7 @@ func TestListings(t *testing.T) {
 
 // TestLongListingIsWhole makes a listing of many blocks.
 func TestLongListingIsWhole(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	for i := range 20_000 {
 		r.fake.topics = append(r.fake.topics, "topic-"+strings.Repeat("x", i%200)+strconv.Itoa(i))
 	}
@@ -254,7 +254,7 @@ func TestLongListingIsWhole(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	age := ""
 	admin := NewAdmin(AdminConfig{Metrics: r.reg, Ready: r.Ready, Status: func() string { return age }})
 	ask := func(path string) *httptest.ResponseRecorder {

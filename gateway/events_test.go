@@ -13,7 +13,7 @@ import (
 const eventType = "text/event-stream"
 
 func TestEvents(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a\nb"), last: true}, fakeRecord{rec: record(11, "b")})
 	got := r.get(t, recordsPath+"?offset=10", "Accept", eventType)
 	want := "id: 11\nevent: record\ndata: {\"topic\":\"orders\",\"partition\":3,\"offset\":10,\"timestamp\":1700000000010,\"timestamp_type\":\"CREATE_TIME\",\"key\":\"k\",\"value\":\"a\\nb\",\"headers\":[],\"leader_epoch\":2}\n\n" +
@@ -25,7 +25,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestEventSourceGoesOnWhereItStopped(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(42, "a")})
 	got := r.get(t, recordsPath+"?offset=10&end_offset=50", "Accept", eventType, "Last-Event-ID", "42")
 	if got.StatusCode != 200 || r.fake.asked.Offset != 42 || r.fake.asked.Start != fetch.FromOffset || r.fake.asked.EndOffset != 50 {
@@ -56,7 +56,7 @@ func TestEventSourceGoesOnWhereItStopped(t *testing.T) {
 }
 
 func TestEventsBreakWithAnErrorEvent(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = endless(r, 10, 10_000, func(i int64) error {
 		if i == 105 {
 			return &fetch.Error{Kind: fetch.Unreachable, Position: -1, NextOffset: -1}
@@ -73,7 +73,7 @@ func TestEventsBreakWithAnErrorEvent(t *testing.T) {
 
 // TestStreamsTellTheirCostAndNextPageInTrailers: what is known only at the end is not lost.
 func TestStreamsTellTheirCostAndNextPageInTrailers(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.LookAhead = 1000 })
+	r := newHarness(t, func(c *Config) { c.LookAhead = 1000 })
 	r.fake.stats = fetch.Stats{ChunksMem: 1, ChunksMissed: 2, StoreRequests: 3, StoreBytes: 4096}
 	for _, accept := range []string{rawType, "application/x-ndjson", eventType} {
 		r.fake.open = func(context.Context, *fetch.Request) (stream, error) {

@@ -5,209 +5,156 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"runtime/debug"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"coldtap/fetch"
+	"coldtap/gateway/engine"
 	"coldtap/segment"
 
 	"github.com/valyala/fasthttp"
 )
 
-// exchange is one request and its answer, from the handler's start until the last byte is written or given up. It is
-// what the client watch looks at, and what a body needs to write itself. Pooled: exchanges and bodies together keep a
-// request on the hit path at a handful of allocations.
+// exchange is one request and its answer: what was asked for, and the formats' state while they answer it. Its
+// connection is the engine's. Pooled: exchanges and bodies together keep a request on the hit path at a handful of
+// allocations.
 type exchange struct {
-	srv  *Server
-	conn net.Conn
-	resp *fasthttp.Response
-
-	// ctx is the request's own context: fasthttp's is done only when the server stops.
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	// phase packs what the exchange is doing and since when (see enter). cut is why it was ended from outside.
-	phase atomic.Int64
-	cut   atomic.Uint32
-	holds atomic.Uint32 // memory that the answer holds
-	// next and prev link the exchanges under way; under the clients' mutex.
-	next, prev *exchange
-
-	id       []byte
-	head     bool // HEAD
-	http10   bool
-	route    route
+	engine.Exchange
+	srv      *Server
 	started  time.Time
+	id       []byte
+	route    route
+	query    query
+	req      fetch.Request
+	want     wanted
 	status   int
-	sent     int64
-	requests int // store requests
+	requests int // to the store
 
-	handling  bool // the handler still runs: it ends the exchange, not the body
-	streaming bool // a body stream was set, which ends the exchange when closed
-
-	// owned is an answer in the making; once declared, fasthttp owns it.
-	owned io.Closer
-
-	query  query
-	req    fetch.Request
-	out    wire
-	body   body
-	lines  lines
-	number [20]byte
-
-	// Of an answer with records: the parts of the next page's address, the value of Server-Timing, when the stream
-	// was opened and what it had waited for until then, and whether brokers are known to hold what follows.
-	link, linkHead, linkTail []byte
-	timing                   []byte
-	openedAt                 time.Time
-	openedStore, openedIndex time.Duration
-	clustered                bool
-	segments                 []segment.UUID // those of its validator
+	report   report
+	pinned   pinned
+	lines    lines
+	segments []segment.UUID // those of the answer's validator
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// begin starts the exchange for a request.
-func (s *Server) begin(ctx *fasthttp.RequestCtx) *exchange {
+// handle is fasthttp's handler. fasthttp does not recover panics: one here would end the process.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x := exchanges.Get().(*exchange)
-	x.srv = s
-	x.conn = ctx.Conn()
-	x.resp = &ctx.Response
-	x.ctx, x.cancel = context.WithCancel(context.Background())
-	x.started = time.Now()
-	x.head = ctx.IsHead()
-	x.http10 = !ctx.Request.Header.IsHTTP11()
-	x.route = routeOther
-	x.status, x.sent, x.requests = 0, 0, 0
-	x.handling, x.streaming = true, false
-	x.cut.Store(uint32(notCut))
-	x.holds.Store(0)
+	x.srv, x.started, x.route = s, time.Now(), routeOther
+	x.status, x.requests = 0, 0
 	x.id = appendRequestID(x.id[:0], ctx.Request.Header.Peek("X-Request-Id"))
-	x.out.reset(x)
-	x.enter(phaseBusy)
-	s.clients.add(x)
-	return x
+	x.Begin(s.engine, ctx, x)
+	defer func() {
+		if cause := recover(); cause != nil {
+			x.Panicked(cause)
+			x.fail(internalProblem())
+		}
+		x.Handled()
+	}()
+	refused := ambiguous(&ctx.Request.Header)
+	if refused == nil {
+		refused = s.guard.refuse(siteOf(ctx, x.Loopback()))
+	}
+	if refused != nil {
+		x.fail(refused)
+		x.Response.SetConnectionClose()
+		return
+	}
+	if err := x.dispatch(ctx); err != nil {
+		x.fail(err)
+	}
 }
 
-// end closes the books of an exchange. Nothing of it may be used afterwards.
-func (x *exchange) end() {
+// Ended counts and logs the exchange, and makes it ready for another request.
+func (x *exchange) Ended() {
 	s := x.srv
-	x.out.free()
-	s.clients.remove(x)
-	x.cancel()
 	took := time.Since(x.started)
-	s.metrics.observe(x.route, x.status, took, x.sent)
-	if s.log.Enabled(x.ctx, slog.LevelDebug) {
-		s.log.LogAttrs(x.ctx, slog.LevelDebug, "request",
+	s.metrics.observe(x.route, x.status, took, x.Sent)
+	if s.log.Enabled(x.Context(), slog.LevelDebug) {
+		s.log.LogAttrs(x.Context(), slog.LevelDebug, "request",
 			slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int("status", x.status),
-			slog.Int64("bytes", x.sent), slog.Duration("took", took), slog.Int("gets", x.requests),
+			slog.Int64("bytes", x.Sent), slog.Duration("took", took), slog.Int("gets", x.requests),
 			slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)),
-			slog.String("client", x.conn.RemoteAddr().String()), slog.String("cut", cutReason(x.cut.Load()).String()))
+			slog.String("client", x.RemoteAddr().String()), slog.String("cut", x.CutReason()))
 	}
-	x.srv, x.conn, x.resp, x.ctx, x.cancel = nil, nil, nil, nil, nil
-	x.req = fetch.Request{}
+	x.Release()
+	x.srv, x.req, x.want = nil, fetch.Request{}, wanted{}
 	x.query.reset(nil)
 	exchanges.Put(x)
 }
 
-// bodyClosed is called by a body when fasthttp has closed it.
-func (x *exchange) bodyClosed() {
-	if x.handling {
-		x.streaming = false
-		return
-	}
-	x.end()
-}
-
-// drop gives up an answer in the making.
-func (x *exchange) drop() {
-	if x.owned != nil {
-		x.owned.Close()
-		x.owned = nil
-	}
-}
-
-// respond starts a good answer.
-func (x *exchange) respond(contentType string) {
-	x.status = fasthttp.StatusOK
-	h := &x.resp.Header
-	h.SetContentType(contentType)
-	h.SetBytesV("X-Request-Id", x.id)
-	h.Set("Vary", x.route.vary())
-}
-
-// decimal formats a number for a header, valid until the next call.
-func (x *exchange) decimal(n int64) []byte {
-	return strconv.AppendInt(x.number[:0], n, 10)
-}
-
-// noteBroken logs an answer that broke after its status line, and how far it had come: the next offset of records, or
-// the position in a file.
-func (x *exchange) noteBroken(err error, reached slog.Attr) {
-	if problemOf(err).gone {
-		return
-	}
-	x.srv.metrics.broken.Inc()
-	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "answer broke on the way",
-		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int64("bytes", x.sent),
-		slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)), reached,
-		slog.String("error", err.Error()))
-}
-
-// panicked turns a panic into an answer that names the request and a log line that has the stack.
-func (x *exchange) panicked(cause any) {
-	x.notePanic(cause)
-	x.fail(internalProblem())
-}
-
-func (x *exchange) notePanic(cause any) {
+// Panicked logs a panic with its stack.
+func (x *exchange) Panicked(cause any) {
 	x.srv.metrics.panics.Inc()
 	x.srv.log.LogAttrs(context.Background(), slog.LevelError, "panic while serving a request",
 		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Any("panic", cause),
 		slog.String("stack", string(debug.Stack())))
 }
 
+// logBroken logs an answer that broke after its status line, and how far it had come: the next offset of records, or
+// the position in a file.
+func (x *exchange) logBroken(err error, reached slog.Attr) {
+	if problemOf(err).gone {
+		return
+	}
+	x.srv.metrics.broken.Inc()
+	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "answer broke on the way",
+		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int64("bytes", x.Sent),
+		slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)), reached,
+		slog.String("error", err.Error()))
+}
+
+// setHeader sets the fields that every answer has.
+func (x *exchange) setHeader(contentType string) *fasthttp.ResponseHeader {
+	h := &x.Response.Header
+	h.SetContentType(contentType)
+	h.SetBytesV("X-Request-Id", x.id)
+	h.Set("Vary", x.route.vary())
+	return h
+}
+
+// respond starts a good answer.
+func (x *exchange) respond(contentType string) *fasthttp.ResponseHeader {
+	x.status = fasthttp.StatusOK
+	return x.setHeader(contentType)
+}
+
+// setStatus makes the answer that was begun another one than 200.
+func (x *exchange) setStatus(status int) {
+	x.status = status
+	x.Response.SetStatusCode(status)
+}
+
 // fail answers with an error. Whatever was prepared of another answer is dropped.
 func (x *exchange) fail(err error) {
-	x.drop()
-	x.resp.Reset() // closes a body that was declared
-	if corked, ok := x.conn.(*corkedConn); ok {
-		corked.uncork()
-	}
+	x.Discard()
 	p := problemOf(err)
-	x.status = p.status()
-	h := &x.resp.Header
 	if p.gone {
-		// Nobody reads it, unless the server is draining: then the connection ends here.
-		x.resp.SetConnectionClose()
+		// The client has gone, unless the server is draining: then the connection ends here.
+		x.Response.SetConnectionClose()
 	}
 	if p.code == codeInternal && !errors.As(err, new(*problem)) {
 		x.srv.log.LogAttrs(context.Background(), slog.LevelError, "request failed",
 			slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.String("error", err.Error()))
 	}
-	x.resp.SetStatusCode(x.status)
-	h.SetContentType(formats[formatJSON].mediaType)
-	h.SetBytesV("X-Request-Id", x.id)
-	h.Set("Vary", x.route.vary())
+	x.setStatus(p.status())
+	h := x.setHeader(formats[formatJSON].mediaType)
 	if p.retryAfter > 0 {
-		h.SetBytesV("Retry-After", x.decimal(int64(p.retrySeconds())))
+		h.SetBytesV("Retry-After", x.report.decimal(int64(p.retrySeconds())))
 	}
 	if p.code == codeMethod {
 		h.Set("Allow", "GET, HEAD")
 	}
 	if p.size >= 0 {
-		h.SetBytesV("Content-Range", append([]byte("bytes */"), x.decimal(p.size)...))
+		h.SetBytesV("Content-Range", append([]byte("bytes */"), x.report.decimal(p.size)...))
 	}
 	message := p.appendBody(nil, string(x.id))
-	x.sent = int64(len(message))
-	x.resp.SetBodyRaw(message)
+	x.Sent = int64(len(message))
+	x.Response.SetBodyRaw(message)
 }
 
 // maxRequestID is how much of a client's request id is echoed.

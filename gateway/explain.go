@@ -21,10 +21,10 @@ func (p prices) cost(gets int, bytes int64) (amount float64, known bool) {
 }
 
 // serveExplain answers what the read would take, instead of the records.
-func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
-	x.enter(phaseWaiting)
-	plan, err := x.srv.service.Plan(x.ctx, &x.req)
-	x.enter(phaseBusy)
+func serveExplain(x *exchange, ctx *fasthttp.RequestCtx) error {
+	x.BeginWait()
+	plan, err := x.srv.service.Plan(x.Context(), &x.req)
+	x.EndWait()
 	if err != nil {
 		return x.openProblem(err)
 	}
@@ -63,10 +63,8 @@ func (x *exchange) serveExplain(ctx *fasthttp.RequestCtx) error {
 		tail = append(tail, "null"...)
 	}
 	x.requests = plan.Stats.StoreRequests
-	h := &x.resp.Header
-	h.SetBytesV("X-Store-Requests", x.decimal(int64(plan.Stats.StoreRequests)))
-	h.SetBytesV("X-Store-Bytes", x.decimal(plan.Stats.StoreBytes))
-	return x.sendListing(ctx, a, string(append(tail, "}\n"...)))
+	x.report.setStore(&x.Response.Header, &plan.Stats)
+	return sendListing(x, ctx, a, string(append(tail, "}\n"...)))
 }
 
 // promise says what a range of time holds.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.GetPrice, c.TransferPrice = 0.4, 2 })
+	r := newHarness(t, func(c *Config) { c.GetPrice, c.TransferPrice = 0.4, 2 })
 	id := segment.UUID{7}
 	r.fake.plan = &fetch.Plan{Topic: "orders", TopicID: id, Start: 12, Bounds: fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 40, LastStable: -1, HighWatermark: -1},
 		Segments: []fetch.PlanSegment{
@@ -31,7 +31,7 @@ func TestExplain(t *testing.T) {
 	if r.fake.asked.Start != fetch.FromTimestamp || r.fake.asked.Lane != readerpool.Bulk {
 		t.Errorf("asked %+v", r.fake.asked)
 	}
-	free := newRig(t)
+	free := newHarness(t)
 	free.fake.plan = &fetch.Plan{Bounds: fetch.Bounds{Start: -1, LocalStart: -1, TieredEnd: -1, LastStable: -1, HighWatermark: -1}}
 	if got := free.get(t, recordsPath+"?offset=5&explain=true"); got.StatusCode != 200 || got.body != `{"kind":"ReadPlan","topic":"","topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partition":3,"start_offset":0,`+
 		`"log_start_offset":null,"tiered_end_offset":null,"lane":"interactive","segments":[],"more_segments":false,"chunks":{"MEM":0,"MISS":0},"store_requests":0,"store_bytes":0,"estimated_cost":null}`+"\n" {
@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 
 // TestCostOfTheRealRead holds the plan, the headers and the validator of a read against each other and the cache.
 func TestCostOfTheRealRead(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	r.addEndless(t, 1<<20)
 	query := "?offset=0&end_offset=3000&max_bytes=190000"
 	plan := func() string {

@@ -15,7 +15,7 @@ const filePath = "/topics/orders/partitions/3/segments/0/log"
 
 func TestByteRanges(t *testing.T) {
 	const data = "0123456789"
-	r := newRig(t)
+	r := newHarness(t)
 	for _, c := range []struct {
 		size   int
 		header string
@@ -95,7 +95,7 @@ func TestByteRanges(t *testing.T) {
 }
 
 func TestConditionalFiles(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.openFile = func(seg, name string) (file, error) {
 		if seg != "0" || name != "log" {
 			t.Errorf("%s %s", seg, name)
@@ -171,7 +171,7 @@ func TestConditionalFiles(t *testing.T) {
 // A client that fetches a file in ranges must not get a mixture when the segment is replaced by another of the same
 // offsets in between.
 func TestSegmentReplacedBetweenTwoRanges(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	stored := &fakeFile{data: batch(200, 'x'), step: 30, pinned: &r.pinned, tag: `"first"`}
 	r.fake.openFile = func(string, string) (file, error) { return stored, nil }
 	first := r.get(t, filePath, "Range", "bytes=0-99")
@@ -189,7 +189,7 @@ func TestSegmentReplacedBetweenTwoRanges(t *testing.T) {
 }
 
 func TestFileThatFails(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	for _, c := range []struct {
 		failAt int64
 		status int
@@ -264,7 +264,7 @@ func FuzzQuery(f *testing.F) {
 
 // A file and a look-up by time wait no longer for the store than their client wants.
 func TestTimeoutOfFilesAndLookUps(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.openFile = func(string, string) (file, error) {
 		return &fakeFile{data: batch(100, 'x'), step: 30, pinned: &r.pinned}, nil
 	}

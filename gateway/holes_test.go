@@ -9,7 +9,7 @@ import (
 
 // A range that the offloader gave up is shown, so that nobody takes its records for never written.
 func TestTopicShowsHoles(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	r.addLog(t, "holed", 0, bomb(10))
 	topic, ok := r.tier.Snapshot().TopicByName("holed")
 	if !ok {

@@ -15,14 +15,16 @@ import (
 	"time"
 
 	"coldtap/fetch"
+	"coldtap/gateway/engine"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // TestAmbiguousRequestsAreRefused sends what a proxy in front may read differently, each with a second request hidden
 // where one reading ends and the other goes on.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = time.Second, time.Second })
+	r := newHarness(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = time.Second, time.Second })
 	r.fake.topics = []string{"t"}
 	const hidden = "GET /topics?hidden HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, raw := range map[string]string{
@@ -65,7 +67,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 
 // TestOtherVersionsAreRefused: a client that speaks another protocol is told so, and no second request is read.
 func TestOtherVersionsAreRefused(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.topics = []string{"t"}
 	for _, version := range []string{"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/1.2", "HTTP/9.9"} {
 		for _, start := range []string{"GET /topics ", "HEAD /topics "} {
@@ -87,7 +89,7 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 }
 
 func TestBodiesNobodyWants(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.ReadTimeout = 300 * time.Millisecond })
+	r := newHarness(t, func(c *Config) { c.ReadTimeout = 300 * time.Millisecond })
 	r.fake.topics = []string{"t"}
 	for _, c := range []struct{ raw, status string }{
 		{"GET /topics HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n", "417"},
@@ -105,7 +107,7 @@ func TestBodiesNobodyWants(t *testing.T) {
 }
 
 func TestRefusedExpectationEchoesTheRequestID(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	answer := r.exchangeRaw(t, "GET /topics HTTP/1.1\r\nHost: x\r\nX-Request-Id: req-7\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
 	if !strings.HasPrefix(answer, "HTTP/1.1 417 ") || !strings.Contains(answer, "\r\nX-Request-Id: req-7\r\n") {
 		t.Errorf("%.300q", answer)
@@ -133,7 +135,7 @@ func (l *lockedBuffer) String() string {
 // Whoever reads the log must find the partition and the place that broke an answer.
 func TestBrokenAnswersNameTheirPlace(t *testing.T) {
 	var said lockedBuffer
-	r := newRig(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
+	r := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
 	unreachable := &fetch.Error{Kind: fetch.Unreachable, Position: -1, NextOffset: -1}
 	r.runs(fakeRun{data: batch(2<<20, 'a'), next: 20}, fakeRun{err: unreachable})
 	r.get(t, recordsPath+"?offset=10&max_bytes=67108864", "Accept", rawType)
@@ -155,7 +157,7 @@ func TestBrokenAnswersNameTheirPlace(t *testing.T) {
 }
 
 func TestHeaderSizes(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.topics = []string{"t"}
 	send := func(n int) string {
 		return r.exchangeRaw(t, "GET /topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "+strings.Repeat("a", n)+"\r\n\r\n")
@@ -186,7 +188,7 @@ func statusIndex(status int) int {
 }
 
 func TestSilentAndSlowClientsAreClosed(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = 300*time.Millisecond, 300*time.Millisecond })
+	r := newHarness(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = 300*time.Millisecond, 300*time.Millisecond })
 	r.fake.topics = []string{"t"}
 	const n = 50
 	ended := make(chan string, 3*n)
@@ -225,7 +227,7 @@ func TestSilentAndSlowClientsAreClosed(t *testing.T) {
 }
 
 func TestClientGoneWhileItWaitsCancelsTheRead(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	cancelled := make(chan struct{})
 	r.fake.open = func(ctx context.Context, _ *fetch.Request) (stream, error) {
 		<-ctx.Done()
@@ -234,17 +236,17 @@ func TestClientGoneWhileItWaitsCancelsTheRead(t *testing.T) {
 	}
 	conn := r.dial(t)
 	fmt.Fprintf(conn, "GET %s?offset=1 HTTP/1.1\r\nHost: x\r\n\r\n", recordsPath)
-	until(t, "the request is under way", func() bool { return testutil.ToFloat64(r.metrics.inFlight) == 1 })
+	until(t, "the request is under way", func() bool { return r.metric("in_flight_requests") == 1 })
 	conn.Close()
 	<-cancelled
-	until(t, "the request is over", func() bool { return testutil.ToFloat64(r.metrics.inFlight) == 0 })
-	if n := testutil.ToFloat64(r.metrics.cut[cutGone]); n != 1 {
+	until(t, "the request is over", func() bool { return r.metric("in_flight_requests") == 0 })
+	if n := r.metric("cut_clients_total", "gone"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }
 
 func TestPanicIsAnAnswerWithAnID(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) { panic("in open") }
 	got := r.get(t, recordsPath+"?offset=1", "X-Request-Id", "req-9")
 	if got.StatusCode != 500 || !strings.Contains(got.body, `"error_code":50001`) || !strings.Contains(got.body, `"request_id":"req-9"`) || strings.Contains(got.body, "open") {
@@ -266,14 +268,14 @@ func TestPanicIsAnAnswerWithAnID(t *testing.T) {
 }
 
 // stall opens a connection, asks for a large answer and reads nothing of it.
-func (r *rig) stall(tb testing.TB) net.Conn {
+func (r *harness) stall(tb testing.TB) net.Conn {
 	tb.Helper()
 	conn := r.dial(tb)
 	fmt.Fprintf(conn, "GET %s?offset=1&max_bytes=67108864 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n", recordsPath, rawType)
 	return conn
 }
 
-func (r *rig) endlessRuns(n int) {
+func (r *harness) endlessRuns(n int) {
 	data := batch(1<<20, 'x')
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
 		s := r.stream(10, 10)
@@ -284,27 +286,16 @@ func (r *rig) endlessRuns(n int) {
 	}
 }
 
-func (r *rig) writingStalled() (n int) {
-	r.clients.mu.Lock()
-	defer r.clients.mu.Unlock()
-	for x := r.clients.first; x != nil; x = x.next {
-		if p, since := x.doing(); p == phaseWriting && since >= stalledFrom {
-			n++
-		}
-	}
-	return n
-}
-
 func TestStalledClientIsCutAfterTheStallTimeout(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.StallTimeout = 300 * time.Millisecond })
+	r := newHarness(t, func(c *Config) { c.StallTimeout = 300 * time.Millisecond })
 	r.endlessRuns(64)
 	r.stall(t)
-	until(t, "cut", func() bool { return testutil.ToFloat64(r.metrics.cut[cutStalled]) == 1 })
+	until(t, "cut", func() bool { return r.metric("cut_clients_total", "stalled") == 1 })
 	until(t, "released", func() bool { return r.pinned.Load() == 0 && r.closed.Load() == 1 })
 }
 
 func TestSlowButSteadyClientIsServedWhole(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.StallTimeout = 400 * time.Millisecond })
+	r := newHarness(t, func(c *Config) { c.StallTimeout = 400 * time.Millisecond })
 	r.endlessRuns(12)
 	conn := r.stall(t)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -325,15 +316,15 @@ func TestSlowButSteadyClientIsServedWhole(t *testing.T) {
 }
 
 func TestPressureCutsTheLongestStalled(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.endlessRuns(64)
 	if r.CutLongestStalled() {
 		t.Error("cut nobody")
 	}
 	first := r.stall(t)
-	until(t, "the first has stalled", func() bool { return r.writingStalled() == 1 })
+	until(t, "the first has stalled", func() bool { return r.metric("stalled_clients") == 1 })
 	second := r.stall(t)
-	until(t, "both have stalled", func() bool { return r.writingStalled() == 2 })
+	until(t, "both have stalled", func() bool { return r.metric("stalled_clients") == 2 })
 	if !r.CutLongestStalled() {
 		t.Fatal("nobody was cut")
 	}
@@ -354,11 +345,11 @@ func TestPressureCutsTheLongestStalled(t *testing.T) {
 // others with batches in chunks do not.
 func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
 	for _, decoded := range []bool{false, true} {
-		r := newRig(t)
+		r := newHarness(t)
 		r.runs(fakeRun{data: batch(64<<20, 'x'), next: 11, decoded: decoded})
 		r.stall(t)
-		until(t, "it has stalled", func() bool { return r.writingStalled() == 1 })
-		if cut := r.clients.cutLongest(decodeMemory); cut != decoded {
+		until(t, "it has stalled", func() bool { return r.metric("stalled_clients") == 1 })
+		if cut := r.engine.Relieve(engine.Memory(r.decode.Streams().Set())); cut != decoded {
 			t.Errorf("in decode memory %v: cut %v", decoded, cut)
 		}
 		if cut := r.CutLongestStalled(); cut == decoded {
@@ -369,12 +360,16 @@ func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
 }
 
 func TestPressureEndsLookingAhead(t *testing.T) {
-	for _, kind := range []memory{chunkMemory, decodeMemory} {
-		r := newRig(t)
-		r.runs(fakeRun{data: batch(50_000, 'a'), next: 20, decoded: kind == decodeMemory}, fakeRun{do: func(ctx context.Context) { <-ctx.Done() }})
+	for _, decoded := range []bool{false, true} {
+		r := newHarness(t)
+		kind := engine.Chunks
+		if decoded {
+			kind = engine.Memory(r.decode.Streams().Set())
+		}
+		r.runs(fakeRun{data: batch(50_000, 'a'), next: 20, decoded: decoded}, fakeRun{do: func(ctx context.Context) { <-ctx.Done() }})
 		answered := make(chan reply, 1)
 		go func() { answered <- r.get(t, recordsPath+"?offset=10", "Accept", rawType) }()
-		until(t, "somebody was hurried", func() bool { return r.clients.cutLongest(kind) })
+		until(t, "it was interrupted", func() bool { return r.engine.Relieve(kind) })
 		got := <-answered
 		if got.StatusCode != 200 || got.ContentLength != 50_000 || got.err != nil || got.Header.Get("X-Kafka-Next-Offset") != "20" || got.Header.Get("X-Kafka-End") != "limit" {
 			t.Errorf("%d %d %v %v", got.StatusCode, got.ContentLength, got.err, got.Header)
@@ -383,7 +378,7 @@ func TestPressureEndsLookingAhead(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	goOn := make(chan struct{})
 	r.runs(fakeRun{data: batch(50_000, 'a'), next: 20, do: func(context.Context) { <-goOn }})
 	idle := r.dial(t)
@@ -391,7 +386,7 @@ func TestDrain(t *testing.T) {
 	readResponse(t, bufio.NewReader(idle), http.MethodGet)
 	answered := make(chan reply, 1)
 	go func() { answered <- r.get(t, recordsPath+"?offset=10", "Accept", rawType) }()
-	until(t, "the request is under way", func() bool { return testutil.ToFloat64(r.metrics.inFlight) == 1 })
+	until(t, "the request is under way", func() bool { return r.metric("in_flight_requests") == 1 })
 
 	results := make(chan error, 2)
 	for range 2 {
@@ -423,8 +418,8 @@ func TestDrainLimitCutsWhatStillRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{fake: &fakeService{}, addr: ln.Addr().String()}
-	r.Server = newServer(Config{Hosts: []string{"x"}}, r.fake)
+	r := &harness{fake: &fakeService{}, addr: ln.Addr().String(), reg: prometheus.NewRegistry()}
+	r.Server = newServer(Config{Hosts: []string{"x"}, Registerer: r.reg}, r.fake)
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ln) }()
 	r.endlessRuns(64)
@@ -432,14 +427,14 @@ func TestDrainLimitCutsWhatStillRuns(t *testing.T) {
 		r.stall(t) // in a write
 	}
 	silent := r.dial(t)
-	until(t, "all have stalled", func() bool { return r.writingStalled() == 10 })
+	until(t, "all have stalled", func() bool { return r.metric("stalled_clients") == 10 })
 	waiting := r.dial(t)
 	r.fake.open = func(ctx context.Context, _ *fetch.Request) (stream, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	fmt.Fprintf(waiting, "GET %s?offset=1 HTTP/1.1\r\nHost: x\r\n\r\n", recordsPath)
-	until(t, "all are under way", func() bool { return testutil.ToFloat64(r.metrics.inFlight) == 11 })
+	until(t, "all are under way", func() bool { return r.metric("in_flight_requests") == 11 })
 	drain, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	if err := r.Shutdown(drain); err == nil {
@@ -454,13 +449,13 @@ func TestDrainLimitCutsWhatStillRuns(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, "everything released", func() bool { return r.pinned.Load() == 0 && r.closed.Load() == 10 })
-	if n := testutil.ToFloat64(r.metrics.cut[cutDrain]); n != 11 {
+	if n := r.metric("cut_clients_total", "drain"); n != 11 {
 		t.Errorf("%v cut", n)
 	}
 }
 
 func FuzzRequests(f *testing.F) {
-	r := newRig(f, func(c *Config) { c.ReadTimeout = 50 * time.Millisecond })
+	r := newHarness(f, func(c *Config) { c.ReadTimeout = 50 * time.Millisecond })
 	r.fake.topics = []string{"t"}
 	r.runs(fakeRun{data: batch(100, 'a'), next: 20})
 	r.fake.openFile = func(string, string) (file, error) {

@@ -40,7 +40,7 @@ func decodeList(t *testing.T, got reply) listAnswer {
 }
 
 func TestJSONAnswer(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")}, fakeRecord{rec: record(12, "b"), last: true})
 	got := r.get(t, recordsPath+"?timestamp=2026-01-02T03:04:05.0001Z&max_records=7")
 	want := `{"kind":"KafkaRecordList","metadata":{"self":"` + recordsPath + `?timestamp=2026-01-02T03:04:05.0001Z&max_records=7","next":null,"next_offset":13,"end":"tier"},"data":[` +
@@ -61,7 +61,7 @@ func TestJSONAnswer(t *testing.T) {
 }
 
 func TestJSONWithoutRecords(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
 		s := r.stream(10, 40)
 		s.end, s.decided = fetch.EndUndecided, 40
@@ -78,7 +78,7 @@ func TestJSONWithoutRecords(t *testing.T) {
 }
 
 // endless gives batches of n records of size bytes each, for ever.
-func endless(r *rig, n, size int, do func(i int64) error) func(context.Context, *fetch.Request) (stream, error) {
+func endless(r *harness, n, size int, do func(i int64) error) func(context.Context, *fetch.Request) (stream, error) {
 	return func(_ context.Context, req *fetch.Request) (stream, error) {
 		s := &endlessStream{fakeStream: r.stream(req.Offset, req.Offset), n: n, value: []byte(strings.Repeat("v", size)), do: do}
 		return s, nil
@@ -105,7 +105,7 @@ func (s *endlessStream) NextRecord(_ context.Context, rec *segment.Record) error
 }
 
 func TestJSONStopsAtItsShareAndTheNextPageGoesOn(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Decode = budget.New(4 << 20) }) // share 1 MiB
+	r := newHarness(t, func(c *Config) { c.Decode = budget.New(4 << 20) }) // share 1 MiB
 	r.fake.open = endless(r, 10, 1000, nil)
 	path, offset := recordsPath+"?offset=0&end_offset=100000", int64(0)
 	for range 3 {
@@ -131,7 +131,7 @@ func TestJSONStopsAtItsShareAndTheNextPageGoesOn(t *testing.T) {
 }
 
 func TestJSONGivesTheFirstBatchWholeBeyondItsShare(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Decode = budget.New(8 << 20) })
+	r := newHarness(t, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	r.fake.open = endless(r, 2000, 1000, nil) // about 2.3 MiB a batch
 	list := decodeList(t, r.get(t, recordsPath+"?offset=0"))
 	if len(list.Data) != 2000 || list.Metadata.NextOffset != 2000 || list.Metadata.End != "limit" {
@@ -140,7 +140,7 @@ func TestJSONGivesTheFirstBatchWholeBeyondItsShare(t *testing.T) {
 }
 
 func TestJSONEndsBeforeTheBudgetDoes(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Decode = budget.New(4 << 20) })
+	r := newHarness(t, func(c *Config) { c.Decode = budget.New(4 << 20) })
 	r.fake.open = endless(r, 1_000_000, 1000, nil)
 	list := decodeList(t, r.get(t, recordsPath+"?offset=0"))
 	if n := int64(len(list.Data)); n < 1000 || list.Metadata.NextOffset != n || list.Metadata.End != "limit" {
@@ -154,7 +154,7 @@ func TestJSONEndsBeforeTheBudgetDoes(t *testing.T) {
 }
 
 func TestJSONWithoutMemoryIsRefusedInTime(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Decode = budget.New(4 << 20) })
+	r := newHarness(t, func(c *Config) { c.Decode = budget.New(4 << 20) })
 	r.fake.open = endless(r, 1, 1000, nil)
 	if !r.decode.TryAcquire(4 << 20) {
 		t.Fatal("no budget")
@@ -172,7 +172,7 @@ func TestJSONWithoutMemoryIsRefusedInTime(t *testing.T) {
 }
 
 func TestErrorBehindTheFirstRecordEndsTheAnswerThere(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = endless(r, 10, 100, func(i int64) error {
 		if i == 25 {
 			return &fetch.Error{Kind: fetch.Damaged, Position: 4711, NextOffset: -1}
@@ -190,7 +190,7 @@ func TestErrorBehindTheFirstRecordEndsTheAnswerThere(t *testing.T) {
 }
 
 func TestLinesWithoutRecordsHaveALength(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records()
 	for query, want := range map[string]string{"": "", "&summary=false": "", "&summary=true": `{"end":"tier","next_offset":10,"records":0}` + "\n"} {
 		got := r.get(t, recordsPath+"?offset=10"+query, "Accept", "application/x-ndjson")
@@ -202,7 +202,7 @@ func TestLinesWithoutRecordsHaveALength(t *testing.T) {
 
 // TestLinesAreRecords: every line is one, so that tools which read ndjson count right.
 func TestLinesAreRecords(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a"), last: true}, fakeRecord{rec: record(11, "b"), last: true}, fakeRecord{rec: record(12, "c")})
 	got := r.get(t, recordsPath+"?offset=10&end_offset=13", "Accept", "application/x-ndjson")
 	for n, line := range strings.Split(strings.TrimSuffix(got.body, "\n"), "\n") {
@@ -218,7 +218,7 @@ func TestLinesAreRecords(t *testing.T) {
 
 // TestJSONTextSequence: RFC 7464, a record separator before each text and a line feed behind it.
 func TestJSONTextSequence(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a"), last: true}, fakeRecord{rec: record(11, "b")})
 	lines := strings.SplitAfter(r.get(t, recordsPath+"?offset=10&summary=true", "Accept", "application/x-ndjson").body, "\n")
 	got := r.get(t, recordsPath+"?offset=10&summary=true", "Accept", "application/json-seq")
@@ -229,7 +229,7 @@ func TestJSONTextSequence(t *testing.T) {
 }
 
 func TestLinesAreWrittenAsBatchesAreRead(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	goOn := make(chan struct{})
 	r.records(fakeRecord{rec: record(10, "a"), last: true}, fakeRecord{rec: record(11, "b"), last: true, do: func(context.Context) { <-goOn }})
 	resp, err := r.client.Do(request(t, r, recordsPath+"?offset=10&summary=true", "application/x-ndjson"))
@@ -252,7 +252,7 @@ func TestLinesAreWrittenAsBatchesAreRead(t *testing.T) {
 }
 
 func TestLinesBreakWithAnErrorLine(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = endless(r, 10, 10_000, func(i int64) error {
 		if i == 105 {
 			return &fetch.Error{Kind: fetch.Unreachable, Position: -1, NextOffset: -1}
@@ -282,7 +282,7 @@ func TestLinesBreakWithAnErrorLine(t *testing.T) {
 // TestLinesGiveRecordsOfAnySize: a record far larger than the buffer, and than the decode memory, is written in pieces,
 // wherever it comes, and nothing is held beyond the buffer.
 func TestLinesGiveRecordsOfAnySize(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Decode = budget.New(2 << 20) })
+	r := newHarness(t, func(c *Config) { c.Decode = budget.New(2 << 20) })
 	large := fakeRecord{rec: record(12, strings.Repeat("v\"", 3<<20)), last: true}
 	value := strings.Repeat(`v\"`, 3<<20)
 	small := func(offset int64, last bool) fakeRecord { return fakeRecord{rec: record(offset, "a"), last: last} }
@@ -308,7 +308,7 @@ func TestLinesGiveRecordsOfAnySize(t *testing.T) {
 // TestToTheEndOrBroken: an answer that is to reach a given end and cannot does not look whole, wherever the error
 // comes.
 func TestToTheEndOrBroken(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	damaged := &fetch.Error{Kind: fetch.Damaged, Position: 77, NextOffset: -1}
 	for _, last := range []bool{false, true} {
 		r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
@@ -334,7 +334,7 @@ func TestToTheEndOrBroken(t *testing.T) {
 }
 
 func TestLinesPanicAbortsTheBody(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = endless(r, 10, 10_000, func(i int64) error {
 		if i == 105 {
 			panic("in the decoder")
@@ -348,7 +348,7 @@ func TestLinesPanicAbortsTheBody(t *testing.T) {
 }
 
 func TestLinesWithALargeRecordAmongSmallOnes(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	large := strings.Repeat("\x01", 256<<10) // six times as long in JSON
 	r.records(fakeRecord{rec: record(10, "a")}, fakeRecord{rec: record(11, large)}, fakeRecord{rec: record(12, "c"), last: true},
 		fakeRecord{rec: record(13, large)}, fakeRecord{rec: record(14, "e")})
@@ -379,7 +379,7 @@ func TestNextAddress(t *testing.T) {
 }
 
 func BenchmarkJSONAnswer(b *testing.B) {
-	r := newRig(b)
+	r := newHarness(b)
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("%d records of 1 KiB", n), func(b *testing.B) {
 			records := make([]fakeRecord, n)

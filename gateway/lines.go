@@ -2,28 +2,24 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"strconv"
-	"sync"
 
+	"coldtap/fetch"
+	"coldtap/gateway/engine"
 	"coldtap/internal/jsonenc"
 	"coldtap/segment"
+
+	"github.com/valyala/fasthttp"
 )
 
 const (
-	// lineBuffer is what an ndjson answer encodes into, reserved from the decode budget: 1,000 of them are 64 MiB. It
-	// never grows, so that a client that takes nothing holds no more beside the batch at hand: a record that is too large
-	// for it is written in pieces.
-	lineBuffer = 64 << 10
 	// flushFrom is how full the buffer gets before it is written even though the next record is at hand.
 	flushFrom = 48 << 10
 	// tailSize is room that records leave for the line that says how the answer ended.
 	tailSize = 512
 )
-
-var lineBuffers = sync.Pool{New: func() any { return new([lineBuffer]byte) }}
 
 // lines streams records as ndjson, as a JSON text sequence (RFC 7464), or as server-sent events (the HTML standard,
 // 9.2). It writes whenever the next record would need I/O or decompression, so that a client sees each batch as soon as
@@ -33,36 +29,64 @@ type lines struct {
 	st       stream
 	encoder  jsonenc.Encoder
 	record   segment.Record
-	base     *[lineBuffer]byte
+	block    *engine.Block // what buf is of; nil: no memory was had
 	buf      []byte
 	pending  bool // record is not in buf yet: there was no room
 	records  int64
-	written  int64
-	format   format
-	summary  bool     // a last line, or event, tells how the answer ended
-	toEnd    bool     // the answer reaches the asked end or breaks
+	summary  bool     // a last line, or event, says how the answer ended
 	broken   error    // ends the answer behind what is in buf
 	next     int64    // valid behind an error: where a client goes on that has all of buf
 	finished bool     // the end is in buf
 	progress progress // valid when finished
 }
 
-func (l *lines) reset(x *exchange, st stream, want *wanted, format format) error {
-	l.format, l.summary, l.toEnd, l.broken = format, want.summary || format == formatEvents, want.toEnd, nil
-	l.x, l.st, l.records, l.written, l.finished, l.pending, l.base, l.buf = x, st, 0, 0, false, false, nil, nil
+// reset makes the lines x's body. The buffer they are encoded into never grows, so that a client that takes nothing
+// holds no more beside the batch at hand: a record that is too large for it is written in pieces.
+func (l *lines) reset(x *exchange, st stream) error {
+	l.x, l.st, l.records, l.finished, l.pending, l.block, l.broken = x, st, 0, false, false, nil, nil
+	l.summary = x.want.summary || x.want.format == formatEvents
+	x.SetBody(l)
 	name, _ := st.Topic()
-	l.encoder.Reset(name, x.req.Partition, want.encoding)
-	if err := x.reserve(x.srv.decode.Buffers(), lineBuffer, 0); err != nil {
+	l.encoder.Reset(name, x.req.Partition, x.want.encoding)
+	decode := x.srv.decode
+	if err := x.reserve(decode.Buffers(), engine.BufferSize, 0); err != nil {
 		return err
 	}
-	x.holds.Store(uint32(chunkMemory | decodeMemory))
-	l.base = lineBuffers.Get().(*[lineBuffer]byte)
-	l.buf = l.base[:0]
+	l.block = engine.NewBlock(decode.Buffers(), engine.BufferSize)
+	l.buf = l.block.B
+	x.Holds(engine.Chunks | l.block.Memory() | engine.Memory(decode.Streams().Set()))
+	return nil
+}
+
+// sendLines streams records as ndjson, as a JSON text sequence or as events.
+func sendLines(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
+	l := &x.lines
+	if err := l.reset(x, st); err != nil {
+		return err
+	}
+	if x.want.format == formatEvents {
+		x.Response.Header.Set("Cache-Control", "no-cache")
+	}
+	if err := l.start(x.Context()); err != nil {
+		return err
+	}
+	if !l.finished {
+		x.sendStream(ctx, textCoding(ctx))
+		return nil
+	}
+	x.reportAll(ctx, l.progress, st)
+	if x.want.resumed && l.records == 0 && l.progress.end != fetch.EndLimit {
+		// An event source comes back by itself whenever an answer ends; this is how it learns that there is no more.
+		x.Drop()
+		x.setStatus(fasthttp.StatusNoContent)
+		return nil
+	}
+	x.Send(ctx, int64(len(l.buf)), textCoding(ctx))
 	return nil
 }
 
 // start encodes what can be had without more waiting than for the first record. An error behind the first record ends
-// or breaks the answer there, as in body.collect.
+// or breaks the answer there, as in pinned.collect.
 func (l *lines) start(ctx context.Context) error {
 	for !l.finished && !l.pending && len(l.buf) < flushFrom {
 		err := l.fill(ctx)
@@ -70,7 +94,7 @@ func (l *lines) start(ctx context.Context) error {
 			if l.records == 0 || problemOf(err).gone {
 				return err
 			}
-			if l.toEnd {
+			if l.x.want.toEnd {
 				l.broken = err
 				return nil
 			}
@@ -88,10 +112,10 @@ func (l *lines) start(ctx context.Context) error {
 func (l *lines) fill(ctx context.Context) error {
 	for {
 		if !l.st.Buffered() {
-			l.x.enter(phaseWaiting)
+			l.x.BeginWait()
 		}
 		err := l.st.NextRecord(ctx, &l.record)
-		l.x.enter(phaseBusy)
+		l.x.EndWait()
 		if err == io.EOF {
 			l.finish(progressOf(l.st))
 			return nil
@@ -111,7 +135,7 @@ func (l *lines) fill(ctx context.Context) error {
 
 // encode puts the record into buf; false when it has no room beside what is there.
 func (l *lines) encode() bool {
-	if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > lineBuffer {
+	if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > engine.BufferSize {
 		return false
 	}
 	l.frame("record", l.st.NextOffset(), func() { l.buf = l.encoder.AppendRecord(l.buf, &l.record) })
@@ -128,8 +152,8 @@ const frameSize = 64
 // frame appends one line, or one event whose id is the offset at which a client that comes back goes on. No JSON of
 // ours has a line break in it.
 func (l *lines) frame(event string, next int64, appendData func()) {
-	if l.format != formatEvents {
-		if l.format == formatSequence {
+	if l.x.want.format != formatEvents {
+		if l.x.want.format == formatSequence {
 			l.buf = append(l.buf, recordSeparator)
 		}
 		appendData()
@@ -149,59 +173,46 @@ func (l *lines) finish(p progress) {
 		return
 	}
 	l.frame("end", p.next, func() {
-		l.buf = l.x.appendEnd(append(l.buf, '{'), p)
+		l.buf = l.x.report.appendEnd(append(l.buf, '{'), p)
 		l.buf = strconv.AppendInt(append(l.buf, `,"next_offset":`...), p.next, 10)
 		l.buf = strconv.AppendInt(append(l.buf, `,"records":`...), l.records, 10)
 		l.buf = append(l.buf, '}')
 	})
 }
 
-func (l *lines) Read([]byte) (int, error)  { return 0, errNeverRead }
-func (l *lines) SupportsBodyWriteTo() bool { return true }
-
-func (l *lines) WriteTo(to io.Writer) (written int64, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			l.x.notePanic(cause)
-			err = errors.New("panic while writing a body")
-			l.x.out.abort()
-		}
-	}()
-	l.x.out.begin(to)
+// WriteBody writes what is encoded, and encodes on until the stream ends.
+func (l *lines) WriteBody(w *engine.Writer) error {
 	for {
-		if err := l.flush(); err != nil {
-			return l.written, err
-		}
-		if l.finished {
-			return l.written, l.x.out.end()
+		if err := l.flush(w); err != nil || l.finished {
+			return err
 		}
 		if l.pending {
 			if l.pending = false; !l.encode() {
-				if err := l.inPieces(); err != nil {
-					return l.written, err
+				if err := l.writeInPieces(w); err != nil {
+					return err
 				}
 			}
 			continue
 		}
 		if l.broken == nil {
-			l.broken = l.fill(l.x.ctx)
+			l.broken = l.fill(l.x.Context())
 		}
 		if l.broken != nil {
-			l.breakOff()
-			return l.written, l.broken
+			l.breakOff(w)
+			return l.broken
 		}
 		if l.finished {
-			l.x.setProgress(l.progress)
-			l.x.setCost(l.st.Stats())
+			h := &l.x.Response.Header
+			l.x.report.setProgress(h, l.progress)
+			l.x.report.setCost(h, l.st.Stats(), l.x.Blocked)
 		}
 	}
 }
 
-// breakOff sends what is whole, then, if the client asked to be told, why there is no more. The body has no last chunk,
-// so that nothing takes it for all there is.
-func (l *lines) breakOff() {
+// breakOff sends what is whole, then, if the client asked for it, why there is no more.
+func (l *lines) breakOff(w *engine.Writer) {
 	p := problemOf(l.broken)
-	l.x.noteBroken(l.broken, slog.Int64("offset", l.next))
+	l.x.logBroken(l.broken, slog.Int64("offset", l.next))
 	if !p.gone {
 		if p.code != codeDamaged && p.code != codeTooLarge { // else it is behind what cannot be given
 			p.nextOffset = l.next
@@ -211,27 +222,25 @@ func (l *lines) breakOff() {
 				l.buf = append(p.appendFields(append(l.buf, '{'), string(l.x.id)), '}')
 			})
 		}
-		l.x.out.write(l.buf)
+		w.Write(l.buf)
 	}
-	l.x.out.abort()
 }
 
 // flush writes what is in buf.
-func (l *lines) flush() error {
-	if err := l.x.out.write(l.buf); err != nil {
+func (l *lines) flush(w *engine.Writer) error {
+	if err := w.Write(l.buf); err != nil {
 		return err
 	}
-	l.written += int64(len(l.buf))
-	l.buf = l.base[:0]
+	l.buf = l.block.B
 	return nil
 }
 
-// inPieces writes the record, which has no room in an empty buffer either, but for its end.
-func (l *lines) inPieces() (err error) {
+// writeInPieces writes the record, which has no room in an empty buffer either, but for its end.
+func (l *lines) writeInPieces(w *engine.Writer) (err error) {
 	l.frame("record", l.st.NextOffset(), func() {
 		l.buf, err = l.encoder.AppendInPieces(l.buf, &l.record, func(b []byte) ([]byte, error) {
 			l.buf = b
-			err := l.flush()
+			err := l.flush(w)
 			return l.buf, err
 		})
 	})
@@ -239,20 +248,12 @@ func (l *lines) inPieces() (err error) {
 	return err
 }
 
-func (l *lines) Close() error {
+// Close ends the reading and gives the buffer back.
+func (l *lines) Close() {
 	l.x.requests = l.st.Stats().StoreRequests
 	l.st.Close()
-	l.free()
-	l.x.bodyClosed()
-	return nil
-}
-
-// free gives the buffer and its reservation back.
-func (l *lines) free() {
-	if l.base == nil {
-		return
+	if l.block != nil {
+		l.block.Free()
+		l.block, l.buf = nil, nil
 	}
-	lineBuffers.Put(l.base)
-	l.base, l.buf = nil, nil
-	l.x.srv.decode.Buffers().Release(lineBuffer)
 }

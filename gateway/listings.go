@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	_ "embed"
 	"strconv"
 
 	"coldtap/fetch"
@@ -11,47 +12,23 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// parseOnly reads the query of a route that knows topic_id, of a file timeout too, and when flag is not empty, one
-// boolean.
-func (x *exchange) parseOnly(raw []byte, flag string) (set bool, err *problem) {
-	q := &x.query
-	q.reset(raw)
-	for {
-		ok, err := q.next()
-		if err != nil || !ok {
-			return set, err
-		}
-		switch name := string(q.name); {
-		case name == "topic_id" && x.req.Topic != "":
-			if err = q.once("topic_id"); err == nil {
-				x.req.TopicID, err = topicID("topic_id", q.value)
-			}
-		case name == "timeout" && x.route == routeFile:
-			if err = q.once("timeout"); err == nil {
-				x.req.Timeout, err = timeout(q.value)
-			}
-		case name == flag && flag != "":
-			if err = q.once(flag); err == nil {
-				set, err = boolean(flag, q.value)
-			}
-		default:
-			err = q.unknown()
-		}
-		if err != nil {
-			return false, err
-		}
-	}
+// contract is the data plane's description for programs (OpenAPI 3.1). A test holds it against routes, parameters and
+// error codes.
+//
+//go:embed openapi.json
+var contract []byte
+
+func serveContract(x *exchange, ctx *fasthttp.RequestCtx) error {
+	a := x.newAnswer()
+	a.head = append(a.head, contract...)
+	return sendListing(x, ctx, a, "")
 }
 
 // fixed is room for a listing's item apart from its text: names, punctuation, numbers.
 const fixed = 512
 
-func (x *exchange) serveTopics(ctx *fasthttp.RequestCtx) error {
-	internal, bad := x.parseOnly(ctx.URI().QueryString(), "internal")
-	if bad != nil {
-		return bad
-	}
-	names, err := x.srv.service.Topics(internal)
+func serveTopics(x *exchange, ctx *fasthttp.RequestCtx) error {
+	names, err := x.srv.service.Topics(x.want.internal)
 	if err != nil {
 		return err
 	}
@@ -68,13 +45,10 @@ func (x *exchange) serveTopics(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(ctx, a, "]\n")
+	return sendListing(x, ctx, a, "]\n")
 }
 
-func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
-	if _, bad := x.parseOnly(ctx.URI().QueryString(), ""); bad != nil {
-		return bad
-	}
+func serveTopic(x *exchange, ctx *fasthttp.RequestCtx) error {
 	topic, err := x.srv.service.Topic(x.req.Topic, x.req.TopicID)
 	if err != nil {
 		return err
@@ -106,7 +80,7 @@ func (x *exchange) serveTopic(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(ctx, a, "]}\n")
+	return sendListing(x, ctx, a, "]}\n")
 }
 
 // appendHoles shows what the offloader gave up; a partition without holes has no such field.
@@ -127,47 +101,12 @@ func (a *answer) appendHoles(holes []tier.Hole) error {
 	return a.append(1, func(dst []byte) []byte { return append(dst, ']') })
 }
 
-func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
-	at, level := instant{ms: -1}, fetch.ReadCommitted
-	x.req.Timeout = defaultTimeout
-	q := &x.query
-	q.reset(ctx.URI().QueryString())
-	for {
-		ok, bad := q.next()
-		if bad == nil && !ok {
-			break
-		}
-		if bad == nil {
-			switch string(q.name) {
-			case "timestamp":
-				if bad = q.once("timestamp"); bad == nil {
-					at, bad = timestamp("timestamp", q.value)
-				}
-			case "isolation_level":
-				if bad = q.once("isolation_level"); bad == nil {
-					level, bad = isolation(q.value)
-				}
-			case "timeout":
-				if bad = q.once("timeout"); bad == nil {
-					x.req.Timeout, bad = timeout(q.value)
-				}
-			case "topic_id":
-				if bad = q.once("topic_id"); bad == nil {
-					x.req.TopicID, bad = topicID("topic_id", q.value)
-				}
-			default:
-				bad = q.unknown()
-			}
-		}
-		if bad != nil {
+func serveOffsets(x *exchange, ctx *fasthttp.RequestCtx) error {
+	if x.query.seen&setOf(paramTimestamp) != 0 {
+		if bad := x.refuseSeconds("timestamp", x.want.from); bad != nil {
 			return bad
 		}
-	}
-	if at.ms >= 0 {
-		if bad := x.refuseSeconds("timestamp", at); bad != nil {
-			return bad
-		}
-		return x.serveOffsetForTime(ctx, at.ms, level)
+		return serveOffsetForTime(x, ctx)
 	}
 	p, err := x.srv.service.Partition(x.req.Topic, x.req.TopicID, x.req.Partition)
 	if err != nil {
@@ -180,13 +119,14 @@ func (x *exchange) serveOffsets(ctx *fasthttp.RequestCtx) error {
 	a.head = appendOffset(append(a.head, `,"local_log_start_offset":`...), p.LocalStart)
 	a.head = appendOffset(append(a.head, `,"tiered_end_offset":`...), p.TieredEnd)
 	a.head = appendOffset(append(a.head, `,"last_stable_offset":`...), p.LastStable)
-	return x.sendListing(ctx, a, "}\n")
+	return sendListing(x, ctx, a, "}\n")
 }
 
-func (x *exchange) serveOffsetForTime(ctx *fasthttp.RequestCtx, at int64, level fetch.Isolation) error {
-	x.enter(phaseWaiting)
-	found, err := x.srv.service.OffsetForTime(x.ctx, x.req.Topic, x.req.TopicID, x.req.Partition, at, level, x.req.Timeout)
-	x.enter(phaseBusy)
+func serveOffsetForTime(x *exchange, ctx *fasthttp.RequestCtx) error {
+	r := &x.req
+	x.BeginWait()
+	found, err := x.srv.service.OffsetForTime(x.Context(), r.Topic, r.TopicID, r.Partition, r.Timestamp, r.Isolation, r.Timeout)
+	x.EndWait()
 	if err != nil {
 		return err
 	}
@@ -194,15 +134,11 @@ func (x *exchange) serveOffsetForTime(ctx *fasthttp.RequestCtx, at int64, level 
 	a.head = strconv.AppendInt(append(a.head, `{"offset":`...), found.Offset, 10)
 	a.head = strconv.AppendInt(append(a.head, `,"timestamp":`...), found.Timestamp, 10)
 	a.head = strconv.AppendInt(append(a.head, `,"leader_epoch":`...), int64(found.LeaderEpoch), 10)
-	return x.sendListing(ctx, a, "}\n")
+	return sendListing(x, ctx, a, "}\n")
 }
 
-func (x *exchange) serveSegments(ctx *fasthttp.RequestCtx) error {
-	all, bad := x.parseOnly(ctx.URI().QueryString(), "all")
-	if bad != nil {
-		return bad
-	}
-	segments, err := x.srv.service.Segments(x.req.Topic, x.req.TopicID, x.req.Partition, all)
+func serveSegments(x *exchange, ctx *fasthttp.RequestCtx) error {
+	segments, err := x.srv.service.Segments(x.req.Topic, x.req.TopicID, x.req.Partition, x.want.all)
 	if err != nil {
 		return err
 	}
@@ -221,7 +157,7 @@ func (x *exchange) serveSegments(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	return x.sendListing(ctx, a, "]\n")
+	return sendListing(x, ctx, a, "]\n")
 }
 
 func appendSegment(dst []byte, info *fetch.SegmentInfo) []byte {
@@ -258,7 +194,7 @@ func appendEpoch(dst []byte, i int, e segment.EpochStart) []byte {
 }
 
 // sendListing ends the JSON and makes it the answer.
-func (x *exchange) sendListing(ctx *fasthttp.RequestCtx, a *answer, tail string) error {
+func sendListing(x *exchange, ctx *fasthttp.RequestCtx, a *answer, tail string) error {
 	if len(a.blocks) == 0 {
 		a.head = append(a.head, tail...)
 	} else {

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// rig is a running data plane over a scripted service.
-type rig struct {
+// harness is a running data plane over a scripted service.
+type harness struct {
 	*Server
 	fake   *fakeService
 	addr   string
@@ -39,9 +39,9 @@ type rig struct {
 	reg    *prometheus.Registry
 }
 
-func newRig(tb testing.TB, change ...func(*Config)) *rig {
+func newHarness(tb testing.TB, change ...func(*Config)) *harness {
 	tb.Helper()
-	r := &rig{fake: &fakeService{}, reg: prometheus.NewRegistry()}
+	r := &harness{fake: &fakeService{}, reg: prometheus.NewRegistry()}
 	cfg := Config{Decode: budget.New(64 << 20), Registerer: r.reg, Hosts: []string{"x"}, Logger: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
@@ -51,7 +51,26 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 	return r
 }
 
-func (r *rig) serve(tb testing.TB) {
+// metric gives the value of a metric of ours, as operators see it: of the one with this label value, if one is given.
+func (r *harness) metric(name string, label ...string) float64 {
+	families, err := r.reg.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "coldtap_gateway_"+name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if len(label) == 0 || m.GetLabel()[0].GetValue() == label[0] {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	panic("no metric " + name)
+}
+
+func (r *harness) serve(tb testing.TB) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,13 +100,13 @@ func (r *rig) serve(tb testing.TB) {
 	})
 }
 
-// stream makes a fake stream that the rig keeps account of.
-func (r *rig) stream(start, next int64) *fakeStream {
+// stream makes a fake stream that the harness keeps account of.
+func (r *harness) stream(start, next int64) *fakeStream {
 	return &fakeStream{start: start, reached: next, end: fetch.EndTier, pinned: &r.pinned, closed: &r.closed}
 }
 
 // runs makes every read give these pieces.
-func (r *rig) runs(runs ...fakeRun) {
+func (r *harness) runs(runs ...fakeRun) {
 	r.fake.mu.Lock()
 	defer r.fake.mu.Unlock()
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
@@ -97,7 +116,7 @@ func (r *rig) runs(runs ...fakeRun) {
 	}
 }
 
-func (r *rig) records(records ...fakeRecord) {
+func (r *harness) records(records ...fakeRecord) {
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
 		s := r.stream(10, 10)
 		s.records = records
@@ -111,7 +130,7 @@ type reply struct {
 	err  error // of reading the body
 }
 
-func (r *rig) do(tb testing.TB, method, path string, header ...string) reply {
+func (r *harness) do(tb testing.TB, method, path string, header ...string) reply {
 	tb.Helper()
 	req, err := http.NewRequest(method, "http://"+r.addr+path, nil)
 	if err != nil {
@@ -133,7 +152,7 @@ func (r *rig) do(tb testing.TB, method, path string, header ...string) reply {
 	return reply{resp, string(body), err}
 }
 
-func (r *rig) get(tb testing.TB, path string, header ...string) reply {
+func (r *harness) get(tb testing.TB, path string, header ...string) reply {
 	tb.Helper()
 	return r.do(tb, http.MethodGet, path, header...)
 }
@@ -141,7 +160,7 @@ func (r *rig) get(tb testing.TB, path string, header ...string) reply {
 const recordsPath = "/topics/orders/partitions/3/records"
 
 // dial opens a raw connection that fails the test rather than hang.
-func (r *rig) dial(tb testing.TB) net.Conn {
+func (r *harness) dial(tb testing.TB) net.Conn {
 	tb.Helper()
 	conn, err := net.Dial("tcp", r.addr)
 	if err != nil {
@@ -153,7 +172,7 @@ func (r *rig) dial(tb testing.TB) net.Conn {
 }
 
 // exchangeRaw sends bytes and gives everything until the connection's end, which it must have.
-func (r *rig) exchangeRaw(tb testing.TB, request string) string {
+func (r *harness) exchangeRaw(tb testing.TB, request string) string {
 	tb.Helper()
 	conn := r.dial(tb)
 	if _, err := io.WriteString(conn, request); err != nil {

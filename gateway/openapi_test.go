@@ -152,8 +152,8 @@ func TestContractIsSound(t *testing.T) {
 // example fills in a path of the contract.
 var example = strings.NewReplacer("{cluster_id}", "kraft-1", "{topic}", "orders", "{partition}", "3", "{segment}", "0", "{file}", "log")
 
-func contractRig(t *testing.T) *rig {
-	r := newRig(t)
+func contractHarness(t *testing.T) *harness {
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, `"a"`)})
 	r.fake.plan = &fetch.Plan{}
 	r.fake.openFile = func(string, string) (file, error) {
@@ -164,7 +164,7 @@ func contractRig(t *testing.T) *rig {
 
 // TestContractMatchesTheRoutes: each route is there with just the parameters it takes.
 func TestContractMatchesTheRoutes(t *testing.T) {
-	doc, r := readContract(t), contractRig(t)
+	doc, r := readContract(t), contractHarness(t)
 	routes, names := map[route]string{}, map[string]bool{}
 	for path, operations := range doc.Paths {
 		var parts [][]byte
@@ -202,7 +202,7 @@ func TestContractMatchesTheRoutes(t *testing.T) {
 
 // TestContractMatchesTheAnswers: media types, status codes and our own header fields are those of the contract.
 func TestContractMatchesTheAnswers(t *testing.T) {
-	doc, r := readContract(t), contractRig(t)
+	doc, r := readContract(t), contractHarness(t)
 	for path, operations := range doc.Paths {
 		query := ""
 		if strings.HasSuffix(path, "/records") || strings.HasSuffix(path, "/messages") {

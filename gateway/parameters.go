@@ -9,6 +9,64 @@ import (
 	"coldtap/readerpool"
 )
 
+// parameter is a parameter of a query.
+type parameter uint8
+
+const (
+	paramAll parameter = iota
+	paramCount
+	paramEncoding
+	paramEndOffset
+	paramEndTimestamp
+	paramExplain
+	paramFormat
+	paramInternal
+	paramIsolationLevel
+	paramLane
+	paramLateness
+	paramMaxBytes
+	paramMaxRecords
+	paramOffset
+	paramStartTimestamp
+	paramSummary
+	paramTimeout
+	paramTimestamp
+	paramTopicID
+	parameterCount
+)
+
+var parameterNames = [parameterCount]string{"all", "count", "encoding", "end_offset", "end_timestamp", "explain", "format",
+	"internal", "isolation_level", "lane", "lateness", "max_bytes", "max_records", "offset", "start_timestamp", "summary",
+	"timeout", "timestamp", "topic_id"}
+
+// parameterSet has a bit for each parameter.
+type parameterSet uint32
+
+const _ = parameterSet(1) << (parameterCount - 1) // does not compile where a parameter has no bit
+
+func setOf(parameters ...parameter) (set parameterSet) {
+	for _, p := range parameters {
+		set |= 1 << p
+	}
+	return set
+}
+
+// accepted are the parameters of each route.
+var accepted = func() (by [routeCount]parameterSet) {
+	for _, r := range []route{routeTopic, routeClusterTopic, routePartitions, routePartition} {
+		by[r] = setOf(paramTopicID)
+	}
+	by[routeTopics] = setOf(paramInternal)
+	by[routeSegments] = setOf(paramTopicID, paramAll)
+	by[routeFile] = setOf(paramTopicID, paramTimeout)
+	by[routeOffsets] = setOf(paramTopicID, paramTimeout, paramTimestamp, paramIsolationLevel)
+	by[routeMessages] = setOf(paramTopicID, paramTimeout, paramIsolationLevel, paramOffset, paramTimestamp, paramEndOffset,
+		paramStartTimestamp, paramEndTimestamp, paramLateness, paramMaxBytes, paramLane, paramFormat, paramCount)
+	by[routeRecords] = by[routeMessages]&^setOf(paramCount) |
+		setOf(paramMaxRecords, paramExplain, paramSummary, paramEncoding)
+	return by
+}()
+
 const (
 	defaultMaxBytes = 1 << 20
 	defaultTimeout  = 30 * time.Second
@@ -17,129 +75,108 @@ const (
 	bulkFrom = 16 << 20
 )
 
-// wanted is what a records request asks for beyond what fetch is asked.
+// wanted is what a request asks for beyond what fetch is asked.
 type wanted struct {
+	all      bool // segments that are not whole as well
+	internal bool // internal topics as well
+
+	format   format
 	encoding jsonenc.Encoding
 	explain  bool
-	summary  bool // ndjson tells in a last line how it ended
+	summary  bool // ndjson says in a last line how it ended
 	toEnd    bool // a stream that goes on to the end that the client gave
+	resumed  bool // an event source that comes back
 
 	from, since, to instant // timestamp, start_timestamp and end_timestamp, as they were written
 }
 
-// parseRecords fills x.req from the query of a records or messages request. resume is the start that a reconnecting
-// event stream gives in place of the query's, -1 when it gives none.
-func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want wanted, err *problem) {
-	messages := x.route == routeMessages
-	r := &x.req
+// parse fills x.req and x.want from the query. x.want.format must be set.
+func (x *exchange) parse(raw []byte) *problem {
+	r, want, q := &x.req, &x.want, &x.query
 	r.EndOffset, r.EndTimestamp = -1, -1
-	r.MaxBytes = min(defaultMaxBytes, x.srv.limits.Load().maxBytes)
 	r.Timeout = defaultTimeout
-	if messages {
-		r.MaxRecords = 1
-	}
-	haveOffset, haveTime, haveBytes, haveLateness, haveLane := false, false, false, false, false
-	mostBytes := x.srv.limits.Load().maxBytes
-	if format.isStream() {
+	mostBytes := x.srv.maxBytes.Load()
+	r.MaxBytes = min(defaultMaxBytes, mostBytes)
+	if want.format.isStream() {
 		r.Stream, r.MaxBytes, mostBytes = true, defaultMaxBytes, math.MaxInt64
 	}
-	q := &x.query
+	if x.route == routeMessages {
+		r.MaxRecords = 1
+	}
 	q.reset(raw)
 	for {
 		ok, err := q.next()
+		if err != nil || !ok {
+			return err
+		}
+		p, err := q.known(accepted[x.route])
 		if err != nil {
-			return want, err
+			return err
 		}
-		if !ok {
-			break
-		}
-		switch name := string(q.name); {
-		case name == "offset":
-			if err = q.once("offset"); err == nil {
-				haveOffset = true
-				r.Start, r.Offset, err = startOffset(q.value)
-			}
-		case name == "timestamp":
-			if err = q.once("timestamp"); err == nil {
-				haveTime = true
-				want.from, err = timestamp("timestamp", q.value)
-				r.Timestamp = want.from.ms
-			}
-		case name == "end_offset":
-			if err = q.once("end_offset"); err == nil {
-				r.EndOffset, err = number("end_offset", q.value, 0, math.MaxInt64)
-			}
-		case name == "end_timestamp":
-			if err = q.once("end_timestamp"); err == nil {
-				want.to, err = timestamp("end_timestamp", q.value)
-				r.EndTimestamp = want.to.ms
-			}
-		case name == "start_timestamp":
-			if err = q.once("start_timestamp"); err == nil {
-				want.since, err = timestamp("start_timestamp", q.value)
-				r.StartTimestamp, r.HasStartTimestamp = want.since.ms, true
-			}
-		case name == "lateness":
-			if err = q.once("lateness"); err == nil {
-				haveLateness = true
-				r.Lateness, err = lateness(q.value)
-			}
-		case name == "max_bytes":
-			if err = q.once("max_bytes"); err == nil {
-				haveBytes = true
-				r.MaxBytes, err = number("max_bytes", q.value, 1, mostBytes)
-			}
-		case name == "count" && messages:
-			if err = q.once("count"); err == nil {
-				r.MaxRecords, err = number("count", q.value, 1, math.MaxInt64)
-			}
-		case name == "max_records" && !messages:
-			if err = q.once("max_records"); err == nil {
-				r.MaxRecords, err = number("max_records", q.value, 1, math.MaxInt64)
-			}
-		case name == "isolation_level":
-			if err = q.once("isolation_level"); err == nil {
-				r.Isolation, err = isolation(q.value)
-			}
-		case name == "timeout":
-			if err = q.once("timeout"); err == nil {
-				r.Timeout, err = timeout(q.value)
-			}
-		case name == "lane":
-			if err = q.once("lane"); err == nil {
-				r.Lane, err = laneOf(q.value)
-				haveLane = true
-			}
-		case name == "explain" && !messages:
-			if err = q.once("explain"); err == nil {
-				want.explain, err = boolean("explain", q.value)
-			}
-		case name == "format":
-			err = q.once("format") // chooseFormat has read it
-		case name == "summary" && !messages:
-			if err = q.once("summary"); err == nil {
-				want.summary, err = boolean("summary", q.value)
-			}
-		case name == "encoding" && !messages:
-			if err = q.once("encoding"); err == nil {
-				want.encoding, err = encodingOf(q.value, format)
-			}
-		case name == "topic_id":
-			if err = q.once("topic_id"); err == nil {
-				r.TopicID, err = topicID("topic_id", q.value)
-			}
-		default:
-			err = q.unknown()
+		name, value := parameterNames[p], q.value
+		switch p {
+		case paramAll:
+			want.all, err = boolean(name, value)
+		case paramCount, paramMaxRecords:
+			r.MaxRecords, err = number(name, value, 1, math.MaxInt64)
+		case paramEncoding:
+			want.encoding, err = encodingOf(value, want.format)
+		case paramEndOffset:
+			r.EndOffset, err = number(name, value, 0, math.MaxInt64)
+		case paramEndTimestamp:
+			want.to, err = timestamp(name, value)
+			r.EndTimestamp = want.to.ms
+		case paramExplain:
+			want.explain, err = boolean(name, value)
+		case paramFormat: // chooseFormat has read it
+		case paramInternal:
+			want.internal, err = boolean(name, value)
+		case paramIsolationLevel:
+			r.Isolation, err = isolation(value)
+		case paramLane:
+			r.Lane, err = laneOf(value)
+		case paramLateness:
+			r.Lateness, err = lateness(value)
+		case paramMaxBytes:
+			r.MaxBytes, err = number(name, value, 1, mostBytes)
+		case paramOffset:
+			r.Start, r.Offset, err = startOffset(value)
+		case paramStartTimestamp:
+			want.since, err = timestamp(name, value)
+			r.StartTimestamp, r.HasStartTimestamp = want.since.ms, true
+		case paramSummary:
+			want.summary, err = boolean(name, value)
+		case paramTimeout:
+			var ms int64
+			ms, err = number(name, value, 1, maxTimeout.Milliseconds())
+			r.Timeout = time.Duration(ms) * time.Millisecond
+		case paramTimestamp:
+			want.from, err = timestamp(name, value)
+			r.Timestamp = want.from.ms
+		case paramTopicID:
+			r.TopicID, err = topicID(name, value)
 		}
 		if err != nil {
-			return want, err
+			return err
 		}
 	}
+}
+
+// parseRecords is parse for records and messages: it refuses parameters that contradict each other, and adds what
+// follows from them together. resume is the start that a reconnecting event source gives in place of the query's, -1
+// when it gives none.
+func (x *exchange) parseRecords(raw []byte, resume int64) *problem {
+	if err := x.parse(raw); err != nil {
+		return err
+	}
+	r, want := &x.req, &x.want
+	given := func(p parameter) bool { return x.query.seen&setOf(p) != 0 }
+	haveOffset, haveTime := given(paramOffset), given(paramTimestamp)
 	switch {
 	case haveTime && r.HasStartTimestamp:
-		return want, badParameter("start_timestamp", "it is a filter beside offset; a range of time is timestamp and end_timestamp")
-	case haveLateness && r.EndTimestamp < 0:
-		return want, badParameter("lateness", "it says how far to look beyond end_timestamp, which is not given")
+		return badParameter("start_timestamp", "it is a filter beside offset; a range of time is timestamp and end_timestamp")
+	case given(paramLateness) && r.EndTimestamp < 0:
+		return badParameter("lateness", "it says how far to look beyond end_timestamp, which is not given")
 	case haveTime && r.EndTimestamp >= 0:
 		r.StartTimestamp, r.HasStartTimestamp = r.Timestamp, true
 	}
@@ -148,20 +185,20 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 		if haveTime {
 			name = "timestamp"
 		}
-		return want, newProblem(codeContradiction, "end_timestamp %d is before %s %d", r.EndTimestamp, name, r.StartTimestamp)
+		return newProblem(codeContradiction, "end_timestamp %d is before %s %d", r.EndTimestamp, name, r.StartTimestamp)
 	}
-	switch {
-	case resume >= 0:
-		r.Start, r.Offset, haveOffset, haveTime = fetch.FromOffset, resume, true, false
+	switch want.resumed = resume >= 0; {
+	case want.resumed:
+		r.Start, r.Offset = fetch.FromOffset, resume
 	case haveOffset == haveTime:
-		return want, newProblem(codeContradiction, "give either offset (a number, earliest, latest or earliest_local) or timestamp, exactly one of them")
+		return newProblem(codeContradiction, "give either offset (a number, earliest, latest or earliest_local) or timestamp, exactly one of them")
 	case haveTime:
 		r.Start = fetch.FromTimestamp
 	}
 	if r.Start == fetch.FromOffset && r.EndOffset >= 0 && r.EndOffset < r.Offset {
-		return want, newProblem(codeContradiction, "end_offset %d is before offset %d", r.EndOffset, r.Offset)
+		return newProblem(codeContradiction, "end_offset %d is before offset %d", r.EndOffset, r.Offset)
 	}
-	switch format {
+	switch want.format {
 	case formatBinaryV2:
 		want.encoding = jsonenc.Base64
 	case formatJSONV2:
@@ -169,64 +206,19 @@ func (x *exchange) parseRecords(raw []byte, format format, resume int64) (want w
 	case formatTextV2:
 		want.encoding = jsonenc.PlainText
 	}
-	if r.Stream && !haveBytes && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
+	if r.Stream && !given(paramMaxBytes) && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
 		want.toEnd, r.MaxBytes = true, math.MaxInt64
 	}
-	if !haveLane && r.MaxBytes > bulkFrom {
+	if !given(paramLane) && r.MaxBytes > bulkFrom {
 		r.Lane = readerpool.Bulk
 	}
-	return want, nil
-}
-
-func timeout(value []byte) (time.Duration, *problem) {
-	ms, err := number("timeout", value, 1, maxTimeout.Milliseconds())
-	return time.Duration(ms) * time.Millisecond, err
-}
-
-func laneOf(value []byte) (readerpool.Lane, *problem) {
-	for _, lane := range []readerpool.Lane{readerpool.Interactive, readerpool.Bulk} {
-		if string(value) == lane.String() {
-			return lane, nil
+	for _, at := range [...]struct {
+		name string
+		instant
+	}{{"timestamp", want.from}, {"start_timestamp", want.since}, {"end_timestamp", want.to}} {
+		if err := x.refuseSeconds(at.name, at.instant); err != nil {
+			return err
 		}
 	}
-	return 0, badParameter("lane", "must be interactive or bulk, not %q", printable(value))
-}
-
-func startOffset(value []byte) (fetch.StartKind, int64, *problem) {
-	switch string(value) {
-	case "earliest":
-		return fetch.FromEarliest, 0, nil
-	case "latest":
-		return fetch.FromLatest, 0, nil
-	case "earliest_local":
-		return fetch.FromEarliestLocal, 0, nil
-	}
-	n, ok := digits(value)
-	if !ok {
-		return 0, 0, badParameter("offset", "must be an offset, earliest, latest or earliest_local, not %q", printable(value))
-	}
-	return fetch.FromOffset, n, nil
-}
-
-func isolation(value []byte) (fetch.Isolation, *problem) {
-	switch string(value) {
-	case "read_committed":
-		return fetch.ReadCommitted, nil
-	case "read_uncommitted":
-		return fetch.ReadUncommitted, nil
-	}
-	return 0, badParameter("isolation_level", "must be read_committed or read_uncommitted, not %q", printable(value))
-}
-
-func encodingOf(value []byte, format format) (jsonenc.Encoding, *problem) {
-	if format.isArray() {
-		return 0, badParameter("encoding", "%s has one encoding; accept another media type", formats[format].mediaType)
-	}
-	switch string(value) {
-	case "base64":
-		return jsonenc.Base64, nil
-	case "json":
-		return jsonenc.JSON, nil
-	}
-	return 0, badParameter("encoding", "must be base64 or json, not %q", printable(value))
+	return nil
 }

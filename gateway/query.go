@@ -3,8 +3,6 @@ package gateway
 import (
 	"bytes"
 	"strconv"
-
-	"coldtap/segment"
 )
 
 // query walks over the parameters of a request, strictly: each at most once, percent-encoding sound. Names and values
@@ -12,14 +10,13 @@ import (
 type query struct {
 	rest    []byte
 	scratch []byte
-	seen    [16]string // no route knows more than 16 parameters, so a seventeenth was refused before
-	n       int
+	seen    parameterSet
 	name    []byte
 	value   []byte
 }
 
 func (q *query) reset(raw []byte) {
-	q.rest, q.n = raw, 0
+	q.rest, q.seen = raw, 0
 }
 
 // next gives the next parameter; ok false at the end.
@@ -44,16 +41,23 @@ func (q *query) next() (ok bool, err *problem) {
 	return false, nil
 }
 
-// once notes that a known parameter was given and refuses it the second time.
-func (q *query) once(name string) *problem {
-	for _, s := range q.seen[:q.n] {
-		if s == name {
-			return badParameter(name, "given more than once")
+// known says which of the accepted parameters the current one is, and refuses others and one that was given before.
+func (q *query) known(accepted parameterSet) (parameter, *problem) {
+	for p, name := range parameterNames {
+		if name != string(q.name) {
+			continue
 		}
+		bit := setOf(parameter(p))
+		switch {
+		case accepted&bit == 0:
+			return 0, q.unknown()
+		case q.seen&bit != 0:
+			return 0, badParameter(name, "given more than once")
+		}
+		q.seen |= bit
+		return parameter(p), nil
 	}
-	q.seen[q.n] = name
-	q.n++
-	return nil
+	return 0, q.unknown()
 }
 
 func (q *query) unknown() *problem {
@@ -66,25 +70,31 @@ func (q *query) decode(b []byte) (decoded []byte, sound bool) {
 		return b, true
 	}
 	start := len(q.scratch)
+	q.scratch, sound = appendDecoded(q.scratch, b, ' ')
+	return q.scratch[start:], sound
+}
+
+// appendDecoded appends b with its percent-encoding undone, once, and each + as plus.
+func appendDecoded(dst, b []byte, plus byte) (decoded []byte, sound bool) {
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch c {
 		case '+':
-			c = ' '
+			c = plus
 		case '%':
 			if i+2 >= len(b) {
-				return nil, false
+				return dst, false
 			}
 			high, low := hexDigit(b[i+1]), hexDigit(b[i+2])
 			if high < 0 || low < 0 {
-				return nil, false
+				return dst, false
 			}
 			c = byte(high<<4 | low)
 			i += 2
 		}
-		q.scratch = append(q.scratch, c)
+		dst = append(dst, c)
 	}
-	return q.scratch[start:], true
+	return dst, true
 }
 
 func hexDigit(c byte) int {
@@ -104,23 +114,8 @@ func decodeSegment(b []byte) (string, bool) {
 	if bytes.IndexByte(b, '%') < 0 {
 		return string(b), true
 	}
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		if c == '%' {
-			if i+2 >= len(b) {
-				return "", false
-			}
-			high, low := hexDigit(b[i+1]), hexDigit(b[i+2])
-			if high < 0 || low < 0 {
-				return "", false
-			}
-			c = byte(high<<4 | low)
-			i += 2
-		}
-		out = append(out, c)
-	}
-	return string(out), true
+	decoded, sound := appendDecoded(nil, b, '+')
+	return string(decoded), sound
 }
 
 // printable makes hostile bytes fit for a message: at most 64 of them, quoted where they are not plain.
@@ -132,42 +127,43 @@ func printable(b []byte) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// number parses a decimal without sign, spaces or overflow, least ≤ n ≤ most.
-func number(name string, value []byte, least, most int64) (int64, *problem) {
-	n, ok := digits(value)
-	if !ok || n < least || n > most {
-		return 0, badParameter(name, "must be a number from %d to %d, not %q", least, most, printable(value))
-	}
-	return n, nil
+// appendNext appends the address of the same request from another offset on. What was timestamp in a range of time is
+// start_timestamp there.
+func (q *query) appendNext(dst, path, queryString []byte, offset int64, timeRange bool) []byte {
+	dst = append(appendURI(dst, path), "?offset="...)
+	dst = strconv.AppendInt(dst, offset, 10)
+	return q.appendRest(dst, queryString, timeRange)
 }
 
-func digits(b []byte) (n int64, ok bool) {
-	if len(b) == 0 || len(b) > 19 {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
+// appendRest appends the parameters that do not say where to start.
+func (q *query) appendRest(dst, queryString []byte, timeRange bool) []byte {
+	for len(queryString) > 0 {
+		var pair []byte
+		pair, queryString, _ = bytes.Cut(queryString, []byte{'&'})
+		name, value, _ := bytes.Cut(pair, []byte{'='})
+		q.scratch = q.scratch[:0]
+		name, _ = q.decode(name)
+		switch {
+		case len(pair) == 0 || string(name) == "offset":
+		case string(name) != "timestamp":
+			dst = appendURI(append(dst, '&'), pair)
+		case timeRange:
+			dst = appendURI(append(dst, "&start_timestamp="...), value)
 		}
-		n = n*10 + int64(c-'0') // at most 19 digits: wraps at most once, into the negative
 	}
-	return n, n >= 0
+	return dst
 }
 
-func boolean(name string, value []byte) (bool, *problem) {
-	switch string(value) {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
+// appendURI appends part of an address as it was sent, with everything that could end a JSON string, a header field or
+// an angle bracket percent-encoded.
+func appendURI(dst, part []byte) []byte {
+	const hexDigits = "0123456789ABCDEF"
+	for _, c := range part {
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' {
+			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+			continue
+		}
+		dst = append(dst, c)
 	}
-	return false, badParameter(name, "must be true or false, not %q", printable(value))
-}
-
-func topicID(name string, value []byte) (segment.UUID, *problem) {
-	id, err := segment.ParseUUID(string(value))
-	if err != nil || id.IsZero() {
-		return segment.UUID{}, badParameter(name, "must be a topic id (22 characters of URL-safe base64), not %q", printable(value))
-	}
-	return id, nil
+	return dst
 }

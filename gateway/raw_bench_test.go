@@ -16,7 +16,7 @@ import (
 // All of them are distinct: one MiB sent again and again would come from the processor's cache.
 type bareBody struct{ data []byte }
 
-func (b *bareBody) Read([]byte) (int, error)  { return 0, errNeverRead }
+func (b *bareBody) Read([]byte) (int, error)  { return 0, io.EOF }
 func (b *bareBody) SupportsBodyWriteTo() bool { return true }
 func (b *bareBody) WriteTo(w io.Writer) (int64, error) {
 	for left := b.data; len(left) > 0; {
@@ -33,7 +33,7 @@ func (b *bareBody) WriteTo(w io.Writer) (int64, error) {
 // away in the kernel (MSG_TRUNC), so that nearly all of the process' CPU is the server's. Read cpu-s/GiB.
 func BenchmarkRawFromMemory(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20, 4 << 20} {
-		r := newRealRig(b, 4<<20, 128<<20)
+		r := newRealHarness(b, 4<<20, 128<<20)
 		r.addEndless(b, 64<<20)
 		path := fmt.Sprintf("%s?offset=0&max_bytes=%d", endlessPath, size)
 		got := r.get(b, path, "Accept", rawType)

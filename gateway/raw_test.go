@@ -11,13 +11,14 @@ import (
 	"testing"
 
 	"coldtap/fetch"
+	"coldtap/gateway/engine"
 	"coldtap/internal/budget"
 )
 
 const rawType = "application/vnd.kafka.recordbatch"
 
 func TestRawAnswerSeenWholeHasLengthAndProgress(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = func(context.Context, *fetch.Request) (stream, error) {
 		s := r.stream(10, 10)
 		s.runs = []fakeRun{{data: batch(5000, 'a'), next: 20}, {data: batch(70000, 'b'), next: 30}}
@@ -42,7 +43,7 @@ func TestRawAnswerSeenWholeHasLengthAndProgress(t *testing.T) {
 }
 
 func TestRawAnswerBeyondTheLookAheadIsChunkedWithTrailers(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.LookAhead = 64 << 10 })
+	r := newHarness(t, func(c *Config) { c.LookAhead = 64 << 10 })
 	var runs []fakeRun
 	var want strings.Builder
 	for i := range 20 {
@@ -68,7 +69,7 @@ func TestRawAnswerBeyondTheLookAheadIsChunkedWithTrailers(t *testing.T) {
 }
 
 func TestRawToHTTP10IsDelimitedByClose(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.LookAhead = 1000 })
+	r := newHarness(t, func(c *Config) { c.LookAhead = 1000 })
 	runs := []fakeRun{{data: batch(5000, 'a'), next: 20}, {data: batch(3<<20, 'b'), next: 30}}
 	r.runs(runs...)
 	raw := "GET " + recordsPath + "?offset=10&max_bytes=5000000 HTTP/1.0\r\nHost: x\r\nAccept: " + rawType + "\r\n\r\n"
@@ -91,7 +92,7 @@ func TestRawToHTTP10IsDelimitedByClose(t *testing.T) {
 }
 
 func TestRawBreaksVisiblyMidway(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.LookAhead = 1000 })
+	r := newHarness(t, func(c *Config) { c.LookAhead = 1000 })
 	for name, broken := range map[string]fakeRun{
 		"error": {err: &fetch.Error{Kind: fetch.Damaged, Position: 77}},
 		"panic": {do: func(context.Context) { panic("in the stream") }},
@@ -105,7 +106,7 @@ func TestRawBreaksVisiblyMidway(t *testing.T) {
 }
 
 func TestRawErrorBehindTheFirstBatchEndsTheAnswerThere(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	// The third piece is the first part of a batch whose rest cannot be had: it must not be given.
 	r.runs(fakeRun{data: batch(100, 'a'), next: 20}, fakeRun{data: batch(100, 'b'), next: 30},
 		fakeRun{data: batch(100, 'c'), next: 30}, fakeRun{err: &fetch.Error{Kind: fetch.Busy}})
@@ -118,7 +119,7 @@ func TestRawErrorBehindTheFirstBatchEndsTheAnswerThere(t *testing.T) {
 // TestRawAnswerNeverEndsWithinABatch: where batches that are hidden moved NextOffset on before the first part of a
 // batch, that part is no whole one either.
 func TestRawAnswerNeverEndsWithinABatch(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	for _, query := range []string{"", "&max_bytes=5000000"} {
 		r.runs(fakeRun{data: batch(100, 'a'), next: 20}, fakeRun{data: batch(100, 'b'), next: 25, part: true}, fakeRun{err: &fetch.Error{Kind: fetch.Busy}})
 		got := r.get(t, recordsPath+"?offset=10"+query, "Accept", rawType)
@@ -136,7 +137,7 @@ func TestRawAnswerNeverEndsWithinABatch(t *testing.T) {
 // tell its length is sent without one. To call that busy would have the client ask for ever.
 func TestRawFirstBatchOfManyPiecesIsSent(t *testing.T) {
 	for _, lookAhead := range []int64{1 << 20, 64 << 20} {
-		r := newRig(t, func(c *Config) { c.LookAhead = lookAhead })
+		r := newHarness(t, func(c *Config) { c.LookAhead = lookAhead })
 		for _, n := range []int{2, 7, 8, 9, 40} {
 			var runs []fakeRun
 			var want strings.Builder
@@ -157,7 +158,7 @@ func TestRawFirstBatchOfManyPiecesIsSent(t *testing.T) {
 }
 
 func TestRawErrorBeforeTheFirstByteHasItsStatus(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.runs(fakeRun{data: batch(100, 'a'), next: 10}, fakeRun{err: &fetch.Error{Kind: fetch.Damaged, Position: 77, NextOffset: -1}})
 	if got := r.get(t, recordsPath+"?offset=10", "Accept", rawType); got.StatusCode != 500 || !strings.Contains(got.body, `"position":77`) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
@@ -168,7 +169,7 @@ func TestRawErrorBeforeTheFirstByteHasItsStatus(t *testing.T) {
 // however many pieces the answer has, since proxies drop trailers.
 func TestRawAnswerOfBoundedSizeNeedsNoTrailers(t *testing.T) {
 	for _, lookAhead := range []int64{1000, 8 << 20} {
-		r := newRig(t, func(c *Config) { c.LookAhead, c.Decode = lookAhead, budget.New(8<<20) })
+		r := newHarness(t, func(c *Config) { c.LookAhead, c.Decode = lookAhead, budget.New(8<<20) })
 		for _, n := range []int{1, 7, 8, 9, 300} {
 			var runs []fakeRun
 			var want strings.Builder
@@ -216,7 +217,7 @@ func TestRawAnswerOfBoundedSizeNeedsNoTrailers(t *testing.T) {
 
 // TestHeaderLeavesWithTheBody: a large answer does not cost the client a wake-up for its header alone.
 func TestHeaderLeavesWithTheBody(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.runs(fakeRun{data: batch(100_000, 'a'), next: 20})
 	conn := r.dial(t)
 	fmt.Fprintf(conn, "GET %s?offset=10 HTTP/1.1\r\nHost: x\r\nAccept: %s\r\n\r\n", recordsPath, rawType)
@@ -233,9 +234,9 @@ func TestHeaderLeavesWithTheBody(t *testing.T) {
 // TestKeepAliveStaysInStep sends many kinds of answers over one connection, each followed by the next: a length that is
 // one off would show in the second.
 func TestKeepAliveStaysInStep(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.LookAhead = 64 << 10 })
-	sizes := []int{0, 1, coalesceBelow - 1, coalesceBelow, coalesceBelow + 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, writeSlice - 1, writeSlice, writeSlice + 1, 3*writeSlice + 7}
-	log := &fakeFile{data: batch(3*writeSlice+7, 'f'), step: writeSlice - 3, pinned: &r.pinned}
+	r := newHarness(t, func(c *Config) { c.LookAhead = 64 << 10 })
+	sizes := []int{0, 1, engine.CoalesceBelow - 1, engine.CoalesceBelow, engine.CoalesceBelow + 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, engine.WriteSlice - 1, engine.WriteSlice, engine.WriteSlice + 1, 3*engine.WriteSlice + 7}
+	log := &fakeFile{data: batch(3*engine.WriteSlice+7, 'f'), step: engine.WriteSlice - 3, pinned: &r.pinned}
 	r.fake.openFile = func(string, string) (file, error) { return log, nil }
 	conn := r.dial(t)
 	br := bufio.NewReader(conn)
@@ -273,7 +274,7 @@ func TestKeepAliveStaysInStep(t *testing.T) {
 }
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.runs(fakeRun{data: batch(100_000, 'a'), next: 20})
 	r.fake.topics = []string{"a", "b"}
 	conn := r.dial(t)

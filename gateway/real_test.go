@@ -21,6 +21,7 @@ import (
 
 	"coldtap/cache"
 	"coldtap/fetch"
+	"coldtap/gateway/engine"
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
 	"coldtap/internal/invariants"
@@ -32,7 +33,7 @@ import (
 	"coldtap/segment"
 	"coldtap/tier"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 var sampleFiles = sync.OnceValues(sample.Files)
@@ -52,9 +53,9 @@ func (catalog) Ready() error                                    { return nil }
 func (catalog) Refresh(context.Context, tier.PartitionID) error { return nil }
 func (catalog) ClusterID() string                               { return "test" }
 
-// realRig is a data plane over the real fetch and cache, and logs in memory.
-type realRig struct {
-	*rig
+// realHarness is a data plane over the real fetch and cache, and logs in memory.
+type realHarness struct {
+	*harness
 	tier   *tier.Tier
 	chunks *cache.Cache
 	logs   map[segment.UUID]logBytes
@@ -62,9 +63,9 @@ type realRig struct {
 	chunk  int64
 }
 
-func newRealRig(tb testing.TB, chunk, memory int64, change ...func(*Config)) *realRig {
+func newRealHarness(tb testing.TB, chunk, memory int64, change ...func(*Config)) *realHarness {
 	tb.Helper()
-	r := &realRig{rig: &rig{}, tier: tier.New(), logs: map[segment.UUID]logBytes{}, files: map[segment.UUID]*segment.Files{}, chunk: chunk}
+	r := &realHarness{harness: &harness{reg: prometheus.NewRegistry()}, tier: tier.New(), logs: map[segment.UUID]logBytes{}, files: map[segment.UUID]*segment.Files{}, chunk: chunk}
 	var pressure atomic.Pointer[Server]
 	var err error
 	r.chunks, err = cache.New(cache.Config{Memory: memory, Chunk: int(chunk), Pressure: func() { pressure.Load().CutLongestStalled() }})
@@ -77,7 +78,7 @@ func newRealRig(tb testing.TB, chunk, memory int64, change ...func(*Config)) *re
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cfg := Config{Decode: budget.New(64 << 20), LookAhead: 2 * chunk, Hosts: []string{"x"}}
+	cfg := Config{Decode: budget.New(64 << 20), LookAhead: 2 * chunk, Hosts: []string{"x"}, Registerer: r.reg}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -100,7 +101,7 @@ func newRealRig(tb testing.TB, chunk, memory int64, change ...func(*Config)) *re
 	return r
 }
 
-func (r *realRig) add(tb testing.TB, topic segment.UUID, name string, partition int32, base, end, size int64, log logBytes, files *segment.Files) {
+func (r *realHarness) add(tb testing.TB, topic segment.UUID, name string, partition int32, base, end, size int64, log logBytes, files *segment.Files) {
 	tb.Helper()
 	id := topic
 	binary.BigEndian.PutUint32(id[4:], uint32(partition))
@@ -117,7 +118,7 @@ func (r *realRig) add(tb testing.TB, topic segment.UUID, name string, partition 
 }
 
 // addSample adds the closed segments of a partition of the sample and gives the offset behind them.
-func (r *realRig) addSample(tb testing.TB, topic segment.UUID, dir string) (end int64) {
+func (r *realHarness) addSample(tb testing.TB, topic segment.UUID, dir string) (end int64) {
 	tb.Helper()
 	files, err := sampleFiles()
 	if err != nil {
@@ -220,7 +221,7 @@ func TestSampleInEveryFormat(t *testing.T) {
 	for i, dir := range []string{"plain-0", "codecs-0", "gaps-0", "txn-0", "txn-1"} {
 		for _, level := range []string{"read_uncommitted", "read_committed"} {
 			t.Run(dir+" "+level, func(t *testing.T) {
-				r := newRealRig(t, 64<<10, 4<<20)
+				r := newRealHarness(t, 64<<10, 4<<20)
 				end := r.addSample(t, segment.UUID{byte(i + 1)}, dir)
 				topic, partition, _ := segment.ParsePartitionDir(dir)
 				base := fmt.Sprintf("/topics/%s/partitions/%d/records?isolation_level=%s&max_bytes=9000&", topic, partition, level)
@@ -330,7 +331,7 @@ func countRecords(t *testing.T, batches []byte) (n int) {
 
 // TestRefusalsOfTheRealRead holds codes and bounds together end to end.
 func TestRefusalsOfTheRealRead(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	end := r.addSample(t, segment.UUID{1}, "plain-0")
 	for _, c := range []struct{ path, want string }{
 		{fmt.Sprintf("/topics/plain/partitions/0/records?offset=%d", end+1), fmt.Sprintf(`"log_start_offset":0,"local_log_start_offset":null,"tiered_end_offset":%d}`, end)},
@@ -356,7 +357,7 @@ func TestRefusalsOfTheRealRead(t *testing.T) {
 
 // TestSegmentFilesAreTheBrokers compares files and ranges of them with the sample's, over chunk borders.
 func TestSegmentFilesAreTheBrokers(t *testing.T) {
-	r := newRealRig(t, 4<<10, 1<<20)
+	r := newRealHarness(t, 4<<10, 1<<20)
 	r.addSample(t, segment.UUID{1}, "plain-0")
 	files, err := sampleFiles()
 	if err != nil {
@@ -395,7 +396,7 @@ func TestSegmentFilesAreTheBrokers(t *testing.T) {
 
 // addEndless adds a log of n copies of one real batch at ascending offsets, made as it is read. Offset and leader
 // epoch are outside a batch's checksum, so each copy is a valid batch.
-func (r *realRig) addEndless(tb testing.TB, size int64) (batchSize int) {
+func (r *realHarness) addEndless(tb testing.TB, size int64) (batchSize int) {
 	tb.Helper()
 	files, err := sampleFiles()
 	if err != nil {
@@ -425,7 +426,7 @@ func (r *realRig) addEndless(tb testing.TB, size int64) (batchSize int) {
 // TestExportIsWhole: a stream with an end has every record up to it, over segments and beyond the default and the bound
 // of JSON answers; JSON says that it has not.
 func TestExportIsWhole(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20, func(c *Config) { c.MaxResponseBytes, c.Decode = 512<<10, budget.New(8<<20) })
+	r := newRealHarness(t, 64<<10, 4<<20, func(c *Config) { c.MaxResponseBytes, c.Decode = 512<<10, budget.New(8<<20) })
 	one := sampleBatch(t, 0)
 	span, size := spanOf(one), int64(len(one))
 	perSegment, segments := (2<<20)/size, int64(4)
@@ -464,7 +465,7 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 	if invariants.Enabled || testing.Short() {
 		clients, memory = 100, 16<<20
 	}
-	r := newRealRig(t, 1<<20, memory, func(c *Config) { c.StallTimeout = time.Minute })
+	r := newRealHarness(t, 1<<20, memory, func(c *Config) { c.StallTimeout = time.Minute })
 	r.addEndless(t, 512<<20)
 	narrow := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
@@ -482,7 +483,7 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 	}
 	until(t, "the slabs are held", func() bool {
 		// Those that were cut meanwhile had held some.
-		return r.writingStalled() > 0 && testutil.ToFloat64(r.metrics.inFlight)+testutil.ToFloat64(r.metrics.cut[cutPressure]) > float64(memory>>20)
+		return r.metric("stalled_clients") > 0 && r.metric("in_flight_requests")+r.metric("cut_clients_total", "pressure") > float64(memory>>20)
 	})
 	for i := range 5 {
 		got := r.get(t, fmt.Sprintf("%s?offset=%d&max_bytes=3000000", endlessPath, 700_000+i*50_000), "Accept", rawType)
@@ -495,7 +496,7 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > memory+r.decode.Size()+256<<20 {
 		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
-	if cut := testutil.ToFloat64(r.metrics.cut[cutPressure]); cut == 0 {
+	if cut := r.metric("cut_clients_total", "pressure"); cut == 0 {
 		t.Error("nobody was cut: the memory was never short")
 	} else {
 		t.Logf("%v of %d clients cut, heap grown by %d MiB", cut, clients, (int64(after.HeapInuse)-int64(before.HeapInuse))>>20)
@@ -507,8 +508,8 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 // longest-stalled cut.
 func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 	const decode, chunk = 8 << 20, 64 << 10
-	const holders = decode / 8 * 3 / lineBuffer
-	r := newRealRig(t, chunk, 64<<20, func(c *Config) {
+	const holders = decode / 8 * 3 / engine.BufferSize
+	r := newRealHarness(t, chunk, 64<<20, func(c *Config) {
 		c.StallTimeout, c.Decode = 10*time.Minute, budget.NewWithReserve(decode, decode/16)
 	})
 	r.addEndless(t, 64<<20)
@@ -516,7 +517,7 @@ func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 	narrow := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
 	}}
-	cut := func() float64 { return testutil.ToFloat64(r.metrics.cut[cutPressure]) }
+	cut := func() float64 { return r.metric("cut_clients_total", "pressure") }
 	ask := func(i int) {
 		conn, err := narrow.Dial("tcp", r.addr)
 		if err != nil {
@@ -528,7 +529,7 @@ func TestStalledLinesDoNotStarveOthers(t *testing.T) {
 	for i := range holders {
 		ask(i)
 	}
-	until(t, "all have stalled", func() bool { return r.writingStalled() == holders })
+	until(t, "all have stalled", func() bool { return r.metric("stalled_clients") == holders })
 	for path, least := range map[string]int{
 		"/topics": 1, "/topics/endless": 1, endlessPath + "?offset=700&max_records=3": 1, endlessPath + "?offset=700&max_records=3&format=v2.text": 1,
 		"/topics/zipped/partitions/0/records?offset=0&encoding=base64": decode / 16, endlessPath + "?offset=700&max_bytes=1000000": 900_000,
@@ -554,7 +555,7 @@ func TestRawAnswerFromMemoryAllocatesLittle(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	r := newRealRig(t, 1<<20, 32<<20)
+	r := newRealHarness(t, 1<<20, 32<<20)
 	r.addEndless(t, 64<<20)
 	conn := r.dial(t)
 	br := bufio.NewReaderSize(conn, 64<<10)

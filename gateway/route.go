@@ -67,7 +67,7 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	if x.route, parts = routeOf(all[:n]); x.route == routeOther {
 		return noRoute()
 	}
-	if !ctx.IsGet() && !x.head {
+	if !ctx.IsGet() && !x.Head {
 		return newProblem(codeMethod, "only GET and HEAD are served, not %s", printable(ctx.Method()))
 	}
 	if string(all[0]) == "v3" && x.route != routeClusters {
@@ -76,9 +76,6 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		if own := x.srv.service.ClusterID(); !sound || id == "" || id != own {
 			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(all[2]))
 		}
-	}
-	if x.route == routeContract {
-		return x.serveContract(ctx)
 	}
 	if n = len(parts); n > 1 {
 		name, sound := decodeSegment(parts[1])
@@ -94,26 +91,36 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		}
 		x.req.Partition = int32(partition)
 	}
+	var seg, name string
 	switch x.route {
-	case routeTopics:
-		return x.serveTopics(ctx)
-	case routeTopic:
-		return x.serveTopic(ctx)
-	case routeOffsets:
-		return x.serveOffsets(ctx)
 	case routeRecords, routeMessages:
-		return x.serveRecords(ctx)
-	case routeSegments:
-		return x.serveSegments(ctx)
-	case routeClusters, routeCluster, routeClusterTopics, routeClusterTopic, routePartitions, routePartition:
-		return x.serveV3(ctx)
-	default:
-		seg, sound := decodeSegment(parts[5])
-		name := string(parts[6])
+		return serveRecords(x, ctx)
+	case routeFile:
+		var sound bool
+		seg, sound = decodeSegment(parts[5])
+		name = string(parts[6])
 		if !sound || seg == "" || !slices.Contains(fileNames, name) {
 			return newProblem(codeNoSegment, "no such file: segments/{id or base offset}/{log, index, timeindex, txnindex, snapshot or leader-epoch-checkpoint}")
 		}
-		return x.serveFile(ctx, seg, name)
+	}
+	if bad := x.parse(ctx.URI().QueryString()); bad != nil {
+		return bad
+	}
+	switch x.route {
+	case routeContract:
+		return serveContract(x, ctx)
+	case routeTopics:
+		return serveTopics(x, ctx)
+	case routeTopic:
+		return serveTopic(x, ctx)
+	case routeOffsets:
+		return serveOffsets(x, ctx)
+	case routeSegments:
+		return serveSegments(x, ctx)
+	case routeFile:
+		return serveFile(x, ctx, seg, name)
+	default:
+		return serveV3(x, ctx)
 	}
 }
 

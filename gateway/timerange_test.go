@@ -14,7 +14,7 @@ import (
 // TestTimeRangePages follows the next pages of a range of time in every format and holds them against a filter over
 // what Kafka's own consumer read.
 func TestTimeRangePages(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	end := r.addSample(t, segment.UUID{1}, "plain-0")
 	const from, to = 1_700_000_000_000, 1_700_000_010_000
 	for lateness, text := range map[int64]string{0: "0s", 90_000: "90s", 86_400_000: "24h"} {
@@ -127,7 +127,7 @@ func offsetsBetween(t *testing.T, batches []byte, from, to int64) (offsets []int
 
 // TestTimeRangeParameters: what belongs together, and what fetch is asked.
 func TestTimeRangeParameters(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	for _, c := range []struct {
 		query     string
@@ -180,7 +180,7 @@ func TestTimeRangeParameters(t *testing.T) {
 
 // TestExplainTellsWhatARangePromises: the plan says what end range means for this request.
 func TestExplainTellsWhatARangePromises(t *testing.T) {
-	r := newRealRig(t, 64<<10, 4<<20)
+	r := newRealHarness(t, 64<<10, 4<<20)
 	r.addSample(t, segment.UUID{1}, "plain-0")
 	var plan struct {
 		Range *struct {

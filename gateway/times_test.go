@@ -71,7 +71,7 @@ func TestTimes(t *testing.T) {
 // TestEpochSecondsAreAskedAbout: seconds taken for milliseconds are a day in 1970, and the answer would be the whole
 // partition.
 func TestEpochSecondsAreAskedAbout(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	r.fake.span = [2]int64{1_690_000_000_000, 1_700_000_000_000}
 	const offsets = "/topics/orders/partitions/3/offsets"

@@ -19,7 +19,7 @@ const (
 )
 
 func TestArraysOfRecords(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	nulls := record(12, "")
 	nulls.Key, nulls.Value = nil, nil
 	r.records(fakeRecord{rec: record(10, `{"a": 1}`)}, fakeRecord{rec: nulls, last: true})
@@ -47,7 +47,7 @@ func TestArraysOfRecords(t *testing.T) {
 // TestUnfittingRecordEndsThePageAndIsNamed: what can be given is, and the request that begins with it is refused.
 func TestUnfittingRecordEndsThePageAndIsNamed(t *testing.T) {
 	for accept, value := range map[string]string{jsonV2: "{oops", textV2: "\xff"} {
-		r := newRig(t)
+		r := newHarness(t)
 		r.records(fakeRecord{rec: record(10, `1`)}, fakeRecord{rec: record(11, value)}, fakeRecord{rec: record(12, `2`)})
 		got := r.get(t, recordsPath+"?offset=10&max_bytes=99", "Accept", accept)
 		var list []json.RawMessage
@@ -65,7 +65,7 @@ func TestUnfittingRecordEndsThePageAndIsNamed(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	const path = "/topics/orders/partitions/3/messages"
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.open = endless(r, 10, 10, nil)
 	for _, c := range []struct{ accept, mediaType string }{
 		{"", binaryV2}, {"*/*", binaryV2}, {"application/json", "application/json"}, {jsonV2 + ";q=0.5, " + textV2, textV2},
@@ -98,7 +98,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestPathsOfACluster(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.topics = []string{"a"}
 	r.fake.open = endless(r, 10, 10, nil)
 	for path, code := range map[string]int{
@@ -141,7 +141,7 @@ func TestPathsOfACluster(t *testing.T) {
 }
 
 func TestLanes(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	for query, bulk := range map[string]bool{
 		"": false, "&max_bytes=16777216": false, "&max_bytes=16777217": true,
@@ -155,7 +155,7 @@ func TestLanes(t *testing.T) {
 
 // TestStreamsGoToTheirEnd: what is sent while it is read stops only where the client says.
 func TestStreamsGoToTheirEnd(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.MaxResponseBytes = 512 << 10 })
+	r := newHarness(t, func(c *Config) { c.MaxResponseBytes = 512 << 10 })
 	r.runs()
 	type asked struct {
 		maxBytes     int64
@@ -185,7 +185,7 @@ func TestStreamsGoToTheirEnd(t *testing.T) {
 
 // TestFormatByName: for clients that cannot set Accept, and over it.
 func TestFormatByName(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, `1`)})
 	for name, mediaType := range map[string]string{"json": "application/json", "ndjson": "application/x-ndjson", "raw": rawType, "sse": eventType,
 		"v2.binary": binaryV2, "v2.json": jsonV2, "v2.text": textV2} {
@@ -208,7 +208,7 @@ func TestFormatByName(t *testing.T) {
 
 // TestBrokersHaveWhatFollows: with a cluster known, an answer that ends with the tier says where to go on.
 func TestBrokersHaveWhatFollows(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	unknown := fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 11, LastStable: -1, HighWatermark: -1}
 	told := func(change func(*fetch.Bounds)) fetch.Bounds {
@@ -239,7 +239,7 @@ func TestBrokersHaveWhatFollows(t *testing.T) {
 }
 
 func TestSettledAnswersAreRevalidated(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "1")})
 	r.fake.settled = []segment.UUID{{1}, {2}}
 	tags := map[string]string{}

@@ -96,10 +96,7 @@ func (v *v3) room(topic string) int {
 }
 
 // serveV3 answers the routes of clusters, and those of topics and partitions below one.
-func (x *exchange) serveV3(ctx *fasthttp.RequestCtx) error {
-	if _, bad := x.parseOnly(ctx.URI().QueryString(), ""); bad != nil {
-		return bad
-	}
+func serveV3(x *exchange, ctx *fasthttp.RequestCtx) error {
 	v, service := x.v3(ctx), x.srv.service
 	a := x.newAnswer()
 	items := 0
@@ -122,7 +119,7 @@ func (x *exchange) serveV3(ctx *fasthttp.RequestCtx) error {
 		}
 	case routeCluster:
 		a.head = append(v.cluster(a.head), '\n')
-		return x.sendListing(ctx, a, "")
+		return sendListing(x, ctx, a, "")
 	case routeClusterTopics:
 		names, err := service.Topics(true)
 		if err != nil {
@@ -144,7 +141,7 @@ func (x *exchange) serveV3(ctx *fasthttp.RequestCtx) error {
 			return err
 		}
 		a.head = append(v.partition(a.head, x.req.Topic, p.Partition), '\n')
-		return x.sendListing(ctx, a, "")
+		return sendListing(x, ctx, a, "")
 	default:
 		t, err := service.Topic(x.req.Topic, x.req.TopicID)
 		if err != nil {
@@ -152,7 +149,7 @@ func (x *exchange) serveV3(ctx *fasthttp.RequestCtx) error {
 		}
 		if x.route == routeClusterTopic {
 			a.head = append(v.topic(a.head, &t), '\n')
-			return x.sendListing(ctx, a, "")
+			return sendListing(x, ctx, a, "")
 		}
 		a.head = v.list(a.head, "KafkaPartitionList", v.path("/topics/"+t.Name+"/partitions"))
 		for i := range t.Partitions {
@@ -161,5 +158,5 @@ func (x *exchange) serveV3(ctx *fasthttp.RequestCtx) error {
 			}
 		}
 	}
-	return x.sendListing(ctx, a, "]}\n")
+	return sendListing(x, ctx, a, "]}\n")
 }

@@ -59,7 +59,7 @@ func checkV3(t *testing.T, raw json.RawMessage, kind string) (r v3Resource) {
 
 // TestV3AnswersAsTheRESTProxy: what its clients parse is there, every self can be asked for, and gives the same again.
 func TestV3AnswersAsTheRESTProxy(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.fake.topics = []string{"orders", "__offsets"}
 	r.fake.topic = fetch.TopicInfo{Name: "orders", Partitions: []fetch.PartitionInfo{{Partition: 0}, {Partition: 3}}}
 	r.fake.partition = fetch.PartitionInfo{Partition: 3}

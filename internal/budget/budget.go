@@ -25,9 +25,9 @@ type Budget struct {
 
 	mu         sync.Mutex
 	small      Share
-	shares     [4]Share // all but small
+	shares     [numShares]Share // all but small
 	arrivals   uint64
-	onPressure func()
+	onPressure func(wanted Shares)
 	pressing   bool      // a goroutine calls onPressure
 	pressed    time.Time // it was called last
 	grants     uint64    // to those who waited
@@ -44,6 +44,9 @@ type Share struct {
 	waiters []*waiter
 }
 
+// Shares is a set of shares.
+type Shares uint8
+
 type waiter struct {
 	n       int64
 	arrival uint64
@@ -56,7 +59,13 @@ const (
 	buffers
 	streams
 	batches
+	numShares
+	// small has its own place in a set.
+	small = numShares
 )
+
+// allShares is every share of a budget.
+const allShares Shares = 1<<(small+1) - 1
 
 // New makes a budget of size bytes without a reserve.
 func New(size int64) *Budget { return NewWithReserve(size, 0) }
@@ -92,9 +101,19 @@ func (b *Budget) Streams() *Share { return &b.shares[streams] }
 // waited for while a batch is held: streams and batches never take all.
 func (b *Budget) Batches() *Share { return &b.shares[batches] }
 
-// OnPressure sets what is called, at most every 100 ms, while somebody waits and nothing moves: it should make those
-// let go that hold bytes for long. It must be set before the budget is used.
-func (b *Budget) OnPressure(f func()) { b.onPressure = f }
+// Set is the set of this share alone.
+func (s *Share) Set() Shares {
+	for i := range s.b.shares {
+		if s == &s.b.shares[i] {
+			return 1 << i
+		}
+	}
+	return 1 << small
+}
+
+// OnPressure sets what is called, at most every 100 ms, while reservations wait and none is granted: it should make
+// those let go that hold bytes of the wanted shares for long. It must be set before the budget is used.
+func (b *Budget) OnPressure(f func(wanted Shares)) { b.onPressure = f }
 
 // Size is the bound in bytes.
 func (b *Budget) Size() int64 { return b.size }
@@ -149,7 +168,7 @@ func (s *Share) Acquire(ctx context.Context, n int64) error {
 	s.waiters = append(s.waiters, w)
 	if b.onPressure != nil && !b.pressing {
 		b.pressing = true
-		go b.press()
+		go b.pressWhileWaiting()
 	}
 	b.mu.Unlock()
 	select {
@@ -275,8 +294,9 @@ func (b *Budget) waitingLocked() bool {
 	return len(b.small.waiters) > 0
 }
 
-// press calls onPressure at once, and then whenever nothing moved for an interval, as long as somebody waits.
-func (b *Budget) press() {
+// pressWhileWaiting calls onPressure at once, and then whenever nothing was granted for an interval, as long as
+// reservations wait.
+func (b *Budget) pressWhileWaiting() {
 	ticker := time.NewTicker(pressureInterval)
 	defer ticker.Stop()
 	var grants uint64
@@ -289,9 +309,10 @@ func (b *Budget) press() {
 		}
 		due := first || b.grants == grants
 		grants = b.grants
+		wanted := b.wantedLocked()
 		b.mu.Unlock()
 		if due {
-			b.Press()
+			b.press(wanted)
 		}
 		select {
 		case <-ticker.C:
@@ -300,9 +321,45 @@ func (b *Budget) press() {
 	}
 }
 
-// Press calls what OnPressure set, unless that was done within the last 100 ms. A holder that makes do with less than
-// it wants, instead of waiting, calls it.
-func (b *Budget) Press() {
+// wantedLocked gives the shares of which bytes would serve those who are next to be served.
+func (b *Budget) wantedLocked() (wanted Shares) {
+	for i := range b.shares {
+		if s := &b.shares[i]; len(s.waiters) > 0 {
+			wanted |= s.blockedByLocked(s.waiters[0].n)
+		}
+	}
+	if len(b.small.waiters) > 0 {
+		wanted |= allShares
+	}
+	return wanted
+}
+
+// blockedByLocked gives the shares of which bytes would serve n more bytes of s: its own when that is full, whatever
+// else is free, and all when the budget is.
+func (s *Share) blockedByLocked(n int64) Shares {
+	if s.allowsLocked(n) {
+		return allShares
+	}
+	blocked := s.Set()
+	if s.beside != nil {
+		blocked |= s.beside.Set()
+	}
+	return blocked
+}
+
+// Press calls what OnPressure set, unless that was done within the last 100 ms, for a holder that makes do with less
+// instead of waiting for n more bytes of the share.
+func (s *Share) Press(n int64) {
+	s.b.mu.Lock()
+	wanted := s.blockedByLocked(n)
+	s.b.mu.Unlock()
+	s.b.press(wanted)
+}
+
+// Press is Share.Press for one that makes do with less because the budget as a whole is nearly used up.
+func (b *Budget) Press() { b.press(allShares) }
+
+func (b *Budget) press(wanted Shares) {
 	b.mu.Lock()
 	now := time.Now()
 	due := b.onPressure != nil && now.Sub(b.pressed) >= pressureInterval
@@ -311,6 +368,6 @@ func (b *Budget) Press() {
 	}
 	b.mu.Unlock()
 	if due {
-		b.onPressure()
+		b.onPressure(wanted)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,7 +179,11 @@ func TestPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewWithReserve(100, 20)
 		var calls atomic.Int64
-		b.OnPressure(func() { calls.Add(1) })
+		b.OnPressure(func(wanted Shares) {
+			if calls.Add(1); wanted&b.General().Set() == 0 {
+				t.Errorf("%b wanted, not what holds all there is", wanted)
+			}
+		})
 		b.TryAcquire(80)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
@@ -217,6 +222,59 @@ func TestPressure(t *testing.T) {
 			t.Errorf("%d calls", calls.Load())
 		}
 		b.Release(80)
+	})
+}
+
+// TestPressureNamesTheSharesThatAreFull: where a share is full and the budget is not, only what is held of that share
+// helps the one that waits.
+func TestPressureNamesTheSharesThatAreFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewWithReserve(800, 50)
+		buffers, streams, batches := b.Buffers().Set(), b.Streams().Set(), b.Batches().Set()
+		sets := []Shares{b.Small().Set(), b.General().Set(), buffers, streams, batches}
+		for i, set := range sets {
+			if set == 0 || set&allShares != set || slices.ContainsFunc(sets[:i], func(other Shares) bool { return other&set != 0 }) {
+				t.Errorf("sets %b", sets)
+			}
+		}
+		asked := make(chan Shares, 100)
+		b.OnPressure(func(wanted Shares) { asked <- wanted })
+		ask := func(s *Share, n int64) Shares {
+			time.Sleep(2 * pressureInterval)
+			s.Press(n)
+			byPress := <-asked
+			ctx, cancel := context.WithTimeout(t.Context(), 2*pressureInterval)
+			defer cancel()
+			time.Sleep(pressureInterval)
+			if s.Acquire(ctx, n) == nil {
+				t.Error("nothing was full")
+			}
+			if byWaiting := <-asked; byWaiting != byPress {
+				t.Errorf("waiting asks for %b, making do for %b", byWaiting, byPress)
+			}
+			for len(asked) > 0 {
+				<-asked
+			}
+			return byPress
+		}
+		b.Buffers().TryAcquire(300)
+		b.Batches().TryAcquire(200)
+		if got := ask(b.Buffers(), 1); got != buffers {
+			t.Errorf("buffers are full: %b", got)
+		}
+		if got := ask(b.Batches(), 1); got != batches {
+			t.Errorf("batches are full: %b", got)
+		}
+		b.Streams().TryAcquire(200)
+		if got := ask(b.Streams(), 1); got != streams|buffers {
+			t.Errorf("streams are full, beside buffers: %b", got)
+		}
+		if got := ask(b.General(), 100); got != allShares {
+			t.Errorf("the budget is full: %b", got)
+		}
+		b.Streams().Release(200)
+		b.Batches().Release(200)
+		b.Buffers().Release(300)
 	})
 }
 

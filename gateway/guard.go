@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"unsafe"
+
+	"github.com/valyala/fasthttp"
 )
 
 // siteGuard keeps web pages of other sites from reading through the browser of somebody who reaches a listener that
@@ -128,4 +130,54 @@ func sameHost(origin, authority []byte) bool {
 	a, _ := hostOf([]byte(u.Host))
 	b, _ := hostOf(authority)
 	return len(a) > 0 && bytes.EqualFold(a, b)
+}
+
+// siteOf is what a request on the data plane says.
+func siteOf(ctx *fasthttp.RequestCtx, loopback bool) *siteRequest {
+	h := &ctx.Request.Header
+	return &siteRequest{
+		loopback: loopback, http10: !h.IsHTTP11(), hosts: [2][]byte{h.Host(), ctx.URI().Host()}, origin: h.Peek("Origin"),
+		site: h.Peek("Sec-Fetch-Site"), mode: h.Peek("Sec-Fetch-Mode"), dest: h.Peek("Sec-Fetch-Dest"),
+	}
+}
+
+// ambiguous refuses what a proxy in front may read differently than fasthttp does, which takes chunks for the length
+// of a body that has both, unfolds folded fields, and ends a line at a line feed alone.
+func ambiguous(h *fasthttp.RequestHeader) *problem {
+	if version := string(h.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return newProblem(codeVersion, "this is HTTP/1.1; %s is not spoken here", printable(h.Protocol()))
+	}
+	raw := h.RawHeaders()
+	hosts, lengths, encodings := 0, 0, 0
+	for len(raw) > 0 {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
+		if len(line) == 0 || line[len(line)-1] != '\r' {
+			return newProblem(codeBadParameter, "a header line ends without a carriage return")
+		}
+		if line[0] == ' ' || line[0] == '\t' {
+			return newProblem(codeBadParameter, "folded header field")
+		}
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		switch {
+		case equalFold(name, "host"):
+			hosts++
+		case equalFold(name, "content-length"):
+			lengths++
+		case equalFold(name, "transfer-encoding"):
+			encodings++
+			if !equalFold(bytes.TrimSpace(value), "chunked") {
+				return newProblem(codeBadParameter, "no transfer coding but chunked is understood")
+			}
+		}
+	}
+	switch {
+	case hosts > 1:
+		return newProblem(codeBadParameter, "more than one Host field")
+	case hosts == 0 && h.IsHTTP11():
+		return newProblem(codeBadParameter, "no Host field")
+	case lengths > 1, encodings > 1, lengths > 0 && encodings > 0, encodings > 0 && !h.IsHTTP11():
+		return newProblem(codeBadParameter, "ambiguous length of the request's body")
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 // planes serves both planes on addresses of the given network interface and gives the addresses.
 func planes(t *testing.T, ip string) (data, admin string) {
 	t.Helper()
-	r := newRig(t, func(c *Config) { c.Hosts = []string{"Tier.Example"} })
+	r := newHarness(t, func(c *Config) { c.Hosts = []string{"Tier.Example"} })
 	r.fake.topics = []string{"t"}
 	serve := func(serve func(net.Listener) error, end func(context.Context) error) string {
 		ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))

@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"strings"
+
+	"coldtap/gateway/engine"
 )
 
 // format is a representation of records.
@@ -70,8 +72,8 @@ func (f format) isStream() bool {
 // mostOffers is how many representations one resource has at the most.
 const mostOffers = 16
 
-// named gives the offer that the format parameter asks for.
-func named(value []byte, offers []offer) (*offer, *problem) {
+// offerNamed gives the offer that the format parameter asks for.
+func offerNamed(value []byte, offers []offer) (*offer, *problem) {
 	var names []string
 	for i := range offers {
 		if name := offers[i].name; name != "" {
@@ -146,6 +148,44 @@ func negotiate(accept []byte, offers []offer) *offer {
 		return nil
 	}
 	return &offers[best]
+}
+
+// negotiateCoding picks the coding for an Accept-Encoding header. zstd is taken only where it is named, and preferred
+// there: it is faster and smaller than gzip at the levels used.
+func negotiateCoding(accept []byte) engine.Coding {
+	if len(accept) == 0 {
+		return engine.Identity
+	}
+	const unnamed = -1
+	quality, anything := [...]int{engine.Identity: unnamed, engine.Gzip: unnamed, engine.Zstd: unnamed}, 0
+	for len(accept) > 0 {
+		var item []byte
+		item, accept, _ = bytes.Cut(accept, []byte{','})
+		name, parameters, _ := bytes.Cut(item, []byte{';'})
+		name = bytes.TrimSpace(name)
+		q := qualityOf(parameters)
+		switch {
+		case equalFold(name, "gzip"), equalFold(name, "x-gzip"):
+			quality[engine.Gzip] = q
+		case equalFold(name, "zstd"):
+			quality[engine.Zstd] = q
+		case equalFold(name, "identity"):
+			quality[engine.Identity] = q
+		case string(name) == "*":
+			anything = q
+		}
+	}
+	if quality[engine.Gzip] == unnamed {
+		quality[engine.Gzip] = anything
+	}
+	best := engine.Gzip
+	if quality[engine.Zstd] >= quality[engine.Gzip] {
+		best = engine.Zstd
+	}
+	if quality[best] <= 0 || quality[best] < quality[engine.Identity] {
+		return engine.Identity
+	}
+	return best
 }
 
 // qualityOf gives the q parameter in thousandths: 1000 when there is none, 0 when it makes no sense.

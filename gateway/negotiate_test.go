@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"coldtap/gateway/engine"
 )
 
 func TestNegotiate(t *testing.T) {
@@ -50,7 +53,7 @@ func TestNegotiate(t *testing.T) {
 }
 
 func TestNothingAcceptableNamesWhatIs(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	got := r.get(t, recordsPath+"?offset=1", "Accept", "text/html")
 	if got.StatusCode != 406 || !strings.HasSuffix(got.body, `,"supported":["application/json","application/x-ndjson","application/vnd.kafka.recordbatch",`+
 		`"application/vnd.kafka.binary.v2+json","application/vnd.kafka.json.v2+json","application/vnd.kafka.text.v2+json","text/event-stream","application/json-seq","application/ndjson","application/jsonl"]}`+"\n") {
@@ -69,6 +72,29 @@ func FuzzNegotiate(f *testing.F) {
 			if got := negotiate(accept, offers); got != nil && got.format >= formatCount {
 				t.Errorf("%q: %d", accept, got.format)
 			}
+		}
+	})
+}
+
+func TestNegotiateCoding(t *testing.T) {
+	for accept, want := range map[string]engine.Coding{
+		"": engine.Identity, "identity": engine.Identity, "br": engine.Identity, "gzip;q=0": engine.Identity, "*;q=0": engine.Identity, ";,=": engine.Identity,
+		"gzip": engine.Gzip, "x-gzip": engine.Gzip, "GZIP;q=0.5": engine.Gzip, "deflate, gzip;q=1.0, *;q=0.5": engine.Gzip, "*": engine.Gzip,
+		"zstd": engine.Zstd, "gzip, deflate, br, zstd": engine.Zstd, "gzip;q=0.5, zstd;q=0.4": engine.Gzip, "gzip, zstd;q=0": engine.Gzip,
+		"identity, gzip;q=0.5": engine.Identity, "identity;q=0.1, gzip;q=0.5": engine.Gzip, "gzip;q=0, zstd;q=0, *": engine.Identity,
+	} {
+		if got := negotiateCoding([]byte(accept)); got != want {
+			t.Errorf("%q: %v, want %v", accept, got, want)
+		}
+	}
+}
+
+func FuzzNegotiateCoding(f *testing.F) {
+	f.Add([]byte("gzip;q=0.5, zstd;q=1.0, *;q=0, identity"))
+	f.Add([]byte(",;=q,x-gzip;;q=9"))
+	f.Fuzz(func(t *testing.T, accept []byte) {
+		if got := negotiateCoding(accept); got == engine.Zstd && !bytes.Contains(bytes.ToLower(accept), []byte("zstd")) {
+			t.Errorf("%q: zstd, which was not named", accept)
 		}
 	})
 }

@@ -5,8 +5,100 @@ import (
 	"strconv"
 	"time"
 
+	"coldtap/fetch"
+	"coldtap/internal/jsonenc"
 	"coldtap/internal/rfc3339"
+	"coldtap/readerpool"
+	"coldtap/segment"
 )
+
+// number parses a decimal without sign, spaces or overflow, least ≤ n ≤ most.
+func number(name string, value []byte, least, most int64) (int64, *problem) {
+	n, ok := digits(value)
+	if !ok || n < least || n > most {
+		return 0, badParameter(name, "must be a number from %d to %d, not %q", least, most, printable(value))
+	}
+	return n, nil
+}
+
+func digits(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 19 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0') // at most 19 digits: wraps at most once, into the negative
+	}
+	return n, n >= 0
+}
+
+func boolean(name string, value []byte) (bool, *problem) {
+	switch string(value) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, badParameter(name, "must be true or false, not %q", printable(value))
+}
+
+func topicID(name string, value []byte) (segment.UUID, *problem) {
+	id, err := segment.ParseUUID(string(value))
+	if err != nil || id.IsZero() {
+		return segment.UUID{}, badParameter(name, "must be a topic id (22 characters of URL-safe base64), not %q", printable(value))
+	}
+	return id, nil
+}
+
+func laneOf(value []byte) (readerpool.Lane, *problem) {
+	for _, lane := range []readerpool.Lane{readerpool.Interactive, readerpool.Bulk} {
+		if string(value) == lane.String() {
+			return lane, nil
+		}
+	}
+	return 0, badParameter("lane", "must be interactive or bulk, not %q", printable(value))
+}
+
+func startOffset(value []byte) (fetch.StartKind, int64, *problem) {
+	switch string(value) {
+	case "earliest":
+		return fetch.FromEarliest, 0, nil
+	case "latest":
+		return fetch.FromLatest, 0, nil
+	case "earliest_local":
+		return fetch.FromEarliestLocal, 0, nil
+	}
+	n, ok := digits(value)
+	if !ok {
+		return 0, 0, badParameter("offset", "must be an offset, earliest, latest or earliest_local, not %q", printable(value))
+	}
+	return fetch.FromOffset, n, nil
+}
+
+func isolation(value []byte) (fetch.Isolation, *problem) {
+	switch string(value) {
+	case "read_committed":
+		return fetch.ReadCommitted, nil
+	case "read_uncommitted":
+		return fetch.ReadUncommitted, nil
+	}
+	return 0, badParameter("isolation_level", "must be read_committed or read_uncommitted, not %q", printable(value))
+}
+
+func encodingOf(value []byte, format format) (jsonenc.Encoding, *problem) {
+	if format.isArray() {
+		return 0, badParameter("encoding", "%s has one encoding; accept another media type", formats[format].mediaType)
+	}
+	switch string(value) {
+	case "base64":
+		return jsonenc.Base64, nil
+	case "json":
+		return jsonenc.JSON, nil
+	}
+	return 0, badParameter("encoding", "must be base64 or json, not %q", printable(value))
+}
 
 // instant is a time that a parameter names.
 type instant struct {

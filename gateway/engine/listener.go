@@ -1,9 +1,10 @@
-package gateway
+package engine
 
 import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -13,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// passing are the errors of accept that say nothing about the listener: the process or the system is short of
+// transientErrors are the errors of accept that say nothing about the listener: the process or the system is short of
 // something, or one connection, or the network below it, failed before it was accepted (accept(2) lists them for
 // Linux). The numbers are Windows' names of the same (WSAEINTR, WSAEMFILE, WSAECONNABORTED, WSAECONNRESET, WSAENOBUFS).
-var passing = [...]syscall.Errno{
+var transientErrors = [...]syscall.Errno{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 	syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR, syscall.EAGAIN, syscall.EPROTO, syscall.EPERM, syscall.ETIMEDOUT,
 	syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENOPROTOOPT,
@@ -31,9 +32,9 @@ const (
 	acceptLogEvery = time.Minute
 )
 
-// patientListener waits out accept errors that pass, which both planes' servers would take for, or turn into, the end
-// of serving. Each counts; of a kind one a minute is logged.
-type patientListener struct {
+// retryingListener tries a failed accept again where the error is transient: the servers of both planes would take it
+// for the end of serving. Each error counts; of a kind one a minute is logged.
+type retryingListener struct {
 	net.Listener
 	log    *slog.Logger
 	failed prometheus.Counter
@@ -44,15 +45,21 @@ type patientListener struct {
 	logged episode.Seldom[syscall.Errno]
 }
 
-func newPatientListener(ln net.Listener, log *slog.Logger, failed prometheus.Counter) *patientListener {
-	return &patientListener{Listener: ln, log: log, failed: failed, closed: make(chan struct{}), logged: episode.Seldom[syscall.Errno]{Every: acceptLogEvery}}
+// RetryAccept makes a listener that tries transient errors of Accept again. failed counts them (see AcceptErrors).
+func RetryAccept(ln net.Listener, log *slog.Logger, failed prometheus.Counter) net.Listener {
+	return newRetryingListener(ln, log, failed)
 }
 
-func (l *patientListener) Accept() (net.Conn, error) {
+func newRetryingListener(ln net.Listener, log *slog.Logger, failed prometheus.Counter) *retryingListener {
+	return &retryingListener{Listener: ln, log: log, failed: failed, closed: make(chan struct{}),
+		logged: episode.Seldom[syscall.Errno]{Every: acceptLogEvery}}
+}
+
+func (l *retryingListener) Accept() (net.Conn, error) {
 	for wait := firstAcceptWait; ; wait = min(2*wait, lastAcceptWait) {
 		conn, err := l.Listener.Accept()
-		kind, passes := acceptErrorPasses(err)
-		if !passes {
+		kind, again := transient(err)
+		if !again {
 			return conn, err
 		}
 		l.failed.Inc()
@@ -70,25 +77,18 @@ func (l *patientListener) Accept() (net.Conn, error) {
 }
 
 // Close ends a wait in Accept too.
-func (l *patientListener) Close() error {
+func (l *retryingListener) Close() error {
 	l.closeOnce.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-func acceptErrorPasses(err error) (kind syscall.Errno, passes bool) {
-	if !errors.As(err, &kind) {
-		return 0, false
-	}
-	for _, e := range passing {
-		if kind == e {
-			return kind, true
-		}
-	}
-	return 0, false
+func transient(err error) (kind syscall.Errno, yes bool) {
+	yes = errors.As(err, &kind) && slices.Contains(transientErrors[:], kind)
+	return kind, yes
 }
 
-// acceptErrors makes the counter of one plane.
-func acceptErrors(reg prometheus.Registerer, plane string) prometheus.Counter {
+// AcceptErrors makes the counter of one plane.
+func AcceptErrors(reg prometheus.Registerer, plane string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{
 		Name:        "coldtap_gateway_accept_errors_total",
 		Help:        "Connections that could not be accepted at first, by plane (data or admin), because the process or the system was short of something, mostly file descriptors.",
@@ -100,8 +100,8 @@ func acceptErrors(reg prometheus.Registerer, plane string) prometheus.Counter {
 	return c
 }
 
-// onLoopback says whether only this machine reaches the listener.
-func onLoopback(ln net.Listener) bool {
+// OnLoopback says whether only this machine reaches the listener.
+func OnLoopback(ln net.Listener) bool {
 	tcp, ok := ln.Addr().(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }

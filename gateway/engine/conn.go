@@ -1,4 +1,4 @@
-package gateway
+package engine
 
 import "net"
 
@@ -12,8 +12,8 @@ type corkedConn struct {
 	head     []byte
 }
 
-// maxKept is the length of a header buffer that an idle connection keeps.
-const maxKept = 1 << 10
+// maxIdleHead is the length of a header buffer that an idle connection keeps.
+const maxIdleHead = 1 << 10
 
 func (c *corkedConn) Write(p []byte) (int, error) {
 	if c.corked {
@@ -26,21 +26,29 @@ func (c *corkedConn) Write(p []byte) (int, error) {
 // NetConn gives the connection underneath, for vectored writes.
 func (c *corkedConn) NetConn() net.Conn { return c.TCPConn }
 
-// cork holds back what is written until the body's first slice takes it along. A body that ends before it has one
+// cork holds back what is written until the body's first slice takes it along. A body that fails before it has one
 // ends the connection.
 func (c *corkedConn) cork() {
 	c.corked, c.head = true, c.head[:0]
 }
 
-// uncork ends holding back, and gives what was.
+// uncork ends holding back, and gives what was held back.
 func (c *corkedConn) uncork() []byte {
 	c.corked = false
 	return c.head
 }
 
-// sent forgets what was held back.
-func (c *corkedConn) sent() {
-	if c.head = c.head[:0]; cap(c.head) > maxKept {
+// headSent forgets what was held back.
+func (c *corkedConn) headSent() {
+	if c.head = c.head[:0]; cap(c.head) > maxIdleHead {
 		c.head = nil
 	}
+}
+
+// reset closes a connection so that the other side sees an error, not an end.
+func reset(conn net.Conn) {
+	if t, ok := conn.(interface{ SetLinger(int) error }); ok {
+		t.SetLinger(0)
+	}
+	conn.Close()
 }

@@ -1,4 +1,4 @@
-package gateway
+package engine
 
 import (
 	"bytes"
@@ -40,13 +40,13 @@ func acceptError(errno syscall.Errno) error {
 	return &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}
 }
 
-func newFailing(results ...error) (*patientListener, *bytes.Buffer) {
+func newFailing(results ...error) (*retryingListener, *bytes.Buffer) {
 	ln := &failingListener{make(chan error, len(results)), make(chan struct{})}
 	for _, err := range results {
 		ln.results <- err
 	}
 	said := new(bytes.Buffer)
-	return newPatientListener(ln, slog.New(slog.NewTextHandler(said, nil)), acceptErrors(nil, "data")), said
+	return newRetryingListener(ln, slog.New(slog.NewTextHandler(said, nil)), AcceptErrors(nil, "data")), said
 }
 
 // A server that has run out of file descriptors for a while must go on serving when there are some again.
@@ -56,9 +56,9 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 		for range 20 {
 			results = append(results, acceptError(syscall.EMFILE), acceptError(syscall.ECONNABORTED))
 		}
-		patient, said := newFailing(append(results, nil)...)
+		retrying, said := newFailing(append(results, nil)...)
 		began := time.Now()
-		conn, err := patient.Accept()
+		conn, err := retrying.Accept()
 		if err != nil || conn == nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 		if lines := strings.Count(said.String(), "\n"); lines != 2 || !strings.Contains(said.String(), "too many open files") {
 			t.Errorf("%d lines for two kinds of errors in less than a minute:\n%s", lines, said)
 		}
-		if n := testutil.ToFloat64(patient.failed); n != 40 {
+		if n := testutil.ToFloat64(retrying.failed); n != 40 {
 			t.Errorf("counted %v", n)
 		}
 	})
@@ -77,14 +77,14 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 func TestAcceptErrorsOfManyKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM, syscall.ENETDOWN} {
-			patient, _ := newFailing(acceptError(errno), nil)
-			if _, err := patient.Accept(); err != nil {
+			retrying, _ := newFailing(acceptError(errno), nil)
+			if _, err := retrying.Accept(); err != nil {
 				t.Errorf("%v ends serving: %v", errno, err)
 			}
 		}
 		for _, end := range []error{acceptError(syscall.EBADF), acceptError(syscall.EINVAL), net.ErrClosed, errors.New("other")} {
-			patient, _ := newFailing(end)
-			if _, err := patient.Accept(); !errors.Is(err, end) {
+			retrying, _ := newFailing(end)
+			if _, err := retrying.Accept(); !errors.Is(err, end) {
 				t.Errorf("%v is waited out: %v", end, err)
 			}
 		}
@@ -97,14 +97,14 @@ func TestCloseEndsTheWaitForDescriptors(t *testing.T) {
 		for range 100 {
 			results = append(results, acceptError(syscall.EMFILE))
 		}
-		patient, _ := newFailing(results...)
+		retrying, _ := newFailing(results...)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := patient.Accept()
+			_, err := retrying.Accept()
 			ended <- err
 		}()
 		synctest.Wait()
-		if err := patient.Close(); err != nil {
+		if err := retrying.Close(); err != nil {
 			t.Error(err)
 		}
 		began := time.Now()
