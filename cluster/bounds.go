@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // boundKind is one of the offsets that bound a partition, in the order in which they are asked (see the package's doc).
@@ -23,9 +22,9 @@ const (
 	boundKinds
 )
 
-// boundAsks says how each is asked. The version matters: an older broker takes -4 and -5 for points in time, and
+// boundRequests says how each is asked for. The version matters: an older broker takes -4 and -5 for points in time, and
 // answers.
-var boundAsks = [boundKinds]struct {
+var boundRequests = [boundKinds]struct {
 	timestamp int64
 	isolation int8
 	version   int16 // of ListOffsets, the lowest that has it
@@ -37,13 +36,8 @@ var boundAsks = [boundKinds]struct {
 	highWatermark: {timestamp: -1, version: 1},
 }
 
-const (
-	// largestOffset bounds what is believed, so that nobody's sum of two offsets overflows.
-	largestOffset = 1 << 62
-	// brokerPatience bounds what one broker may take of a round for the bounds, so that a dead one does not hold up the
-	// others' answers. Who calls Refresh may wait for two rounds, and should get an answer within 5 s.
-	brokerPatience = 2 * time.Second
-)
+// largestOffset bounds what is believed, so that no sum of two offsets overflows.
+const largestOffset = 1 << 62
 
 // bounds is what a leader answered for a partition.
 type bounds struct {
@@ -56,7 +50,7 @@ type bounds struct {
 func (a *asker) askBounds(ctx context.Context, brokers map[int32][]*partition, at time.Time) {
 	var mu sync.Mutex // guards the asker: what is taken over is counted there
 	perBroker(brokers, func(broker int32, parts []*partition) {
-		ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+		ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 		defer cancel()
 		answers := a.boundsOf(ctx, broker, parts)
 		mu.Lock()
@@ -81,96 +75,47 @@ func (a *asker) askBounds(ctx context.Context, brokers map[int32][]*partition, a
 	})
 }
 
-var errNotAnswered = errors.New("not in the answer")
-
 // boundsOf asks one broker for its partitions, kind after kind. The answers are in the order of parts.
 func (a *asker) boundsOf(ctx context.Context, broker int32, parts []*partition) []bounds {
 	answers := make([]bounds, len(parts))
 	for i := range answers {
 		answers[i] = bounds{offset: [boundKinds]int64{-1, -1, -1, -1, -1}, err: errNotAnswered}
 	}
-	index := indexOf(parts)
+	of := targetsOf(parts)
+	offsets := make([]offsetAnswer, len(parts))
 	version := int16(1)
 	for kind := range boundKinds {
-		ask := &boundAsks[kind]
-		if kind != logStart && version < ask.version {
+		if kind != logStart && version < boundRequests[kind].version {
 			for i := range answers { // unknown for good, which is an answer
 				answers[i].answered[kind] = true
 			}
 			continue
 		}
-		req := kmsg.NewPtrListOffsetsRequest()
-		req.ReplicaID = -1
-		req.IsolationLevel = ask.isolation
-		req.TimeoutMillis = int32(brokerPatience.Milliseconds())
-		for _, name := range index.names {
-			rt := kmsg.NewListOffsetsRequestTopic()
-			rt.Topic = name
-			for number, i := range index.parts[name] {
-				rp := kmsg.NewListOffsetsRequestTopicPartition()
-				rp.Partition = number
-				rp.CurrentLeaderEpoch = parts[i].now.LeaderEpoch
-				rp.Timestamp = ask.timestamp
-				rt.Partitions = append(rt.Partitions, rp)
+		var err error
+		version, err = a.brokers.listOffsets(ctx, broker, kind, of, offsets)
+		for i := range answers {
+			switch {
+			case err != nil:
+				answers[i].err = err
+			case offsets[i].err == nil:
+				answers[i].answered[kind], answers[i].offset[kind] = true, offsets[i].offset
+			case !errors.Is(offsets[i].err, errNotAnswered):
+				answers[i].err = offsets[i].err
 			}
-			req.Topics = append(req.Topics, rt)
-		}
-		raw, err := a.kafka.Broker(int(broker)).RetriableRequest(ctx, req)
-		resp, ok := raw.(*kmsg.ListOffsetsResponse)
-		if err == nil && !ok {
-			err = &Error{Kind: Answer, Op: "list offsets"}
 		}
 		if err != nil {
-			for i := range answers {
-				answers[i].err = err
-			}
-			return answers
-		}
-		version = resp.Version
-		if version < ask.version {
-			continue
-		}
-		seen := make([]bool, len(parts))
-		for ti := range resp.Topics {
-			t := &resp.Topics[ti]
-			for pi := range t.Partitions {
-				rp := &t.Partitions[pi]
-				i, ok := index.parts[t.Topic][rp.Partition]
-				if !ok || seen[i] {
-					a.metrics.reject(rejectRepeated)
-					continue
-				}
-				seen[i] = true
-				if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
-					answers[i].err = err
-					continue
-				}
-				answers[i].answered[kind] = true
-				answers[i].offset[kind] = rp.Offset
-			}
+			break
 		}
 	}
 	return answers
 }
 
-// partIndex finds partitions of a request again in its answer.
-type partIndex struct {
-	names []string // each once
-	parts map[string]map[int32]int
-}
-
-func indexOf(parts []*partition) partIndex {
-	index := partIndex{parts: map[string]map[int32]int{}}
+func targetsOf(parts []*partition) *targets {
+	list := make([]target, len(parts))
 	for i, p := range parts {
-		numbers := index.parts[p.topic]
-		if numbers == nil {
-			numbers = map[int32]int{}
-			index.parts[p.topic] = numbers
-			index.names = append(index.names, p.topic)
-		}
-		numbers[p.now.Number] = i
+		list[i] = target{topicPartition{p.topic, p.now.Number}, p.now.LeaderEpoch}
 	}
-	return index
+	return newTargets(list)
 }
 
 // adopt takes over what the leader of the present epoch answered, as far as it can be true. A kind of tiered storage

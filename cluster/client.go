@@ -15,8 +15,6 @@ import (
 	"coldtap/internal/episode"
 	"coldtap/internal/refresh"
 	"coldtap/segment"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -32,7 +30,7 @@ const (
 // Client keeps a View of a cluster up to date. Its methods may be called concurrently.
 type Client struct {
 	cfg     Config
-	kafka   *kgo.Client
+	brokers *Brokers
 	metrics *metrics
 	notify  func(*View)
 	opened  time.Time
@@ -56,31 +54,25 @@ var everything = PartitionID{}
 // in order and never concurrently; it must not call Refresh or Close, which wait for it. The Client is the caller's to
 // Close. An error is an *Error of Kind Option.
 func Open(cfg Config, notify func(*View)) (*Client, error) {
-	if len(cfg.Bootstrap) == 0 {
-		return nil, &Error{Kind: Option, Op: "bootstrap", Err: errNoBootstrap}
-	}
-	var at *located
-	if cfg.SASL != nil {
-		at = &located{Mechanism: cfg.SASL}
-		cfg.SASL = at
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}),
-		calls: refresh.New[PartitionID, error](), newIDs: make(chan struct{}, 1)}
-	kafka, err := kgo.NewClient(append(cfg.ClientOptions(), kgo.BrokerMaxReadBytes(readBytes), kgo.FetchMaxBytes(1<<20))...)
+	brokers, err := Dial(cfg)
 	if err != nil {
-		stop()
-		return nil, &Error{Kind: Option, Op: "cluster", Err: err}
-	}
-	c.kafka = kafka
-	if c.metrics, err = newMetrics(cfg.Registerer, c); err != nil {
-		stop()
-		kafka.Close()
 		return nil, err
 	}
-	go c.run(ctx, at)
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{cfg: cfg, brokers: brokers, notify: notify, opened: time.Now(), stop: stop, done: make(chan struct{}),
+		calls: refresh.New[PartitionID, error](), newIDs: make(chan struct{}, 1)}
+	if c.metrics, err = newMetrics(cfg.Registerer, c); err != nil {
+		stop()
+		brokers.Close()
+		return nil, err
+	}
+	brokers.reject = c.metrics.reject
+	go c.run(ctx)
 	return c, nil
 }
+
+// Brokers is the way to the cluster that the Client uses itself; it ends with Close.
+func (c *Client) Brokers() *Brokers { return c.brokers }
 
 // Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at
 // once. Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all
@@ -156,11 +148,11 @@ func (c *Client) Close() {
 }
 
 // run is the background job.
-func (c *Client) run(ctx context.Context, at *located) {
+func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
-	defer c.kafka.Close()
+	defer c.brokers.Close()
 	defer c.calls.Close(errClosed)
-	asker := newAsker(c.kafka, at, c.metrics, c.cfg.logger())
+	asker := newAsker(c.brokers, c.metrics, c.cfg.logger())
 	outage := newOutage(c.cfg)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -188,7 +188,7 @@ func TestCloseSendsWaitersAway(t *testing.T) {
 
 // TestClientOptions holds what the other tests would not notice.
 func TestClientOptions(t *testing.T) {
-	cl, err := kgo.NewClient(Config{Bootstrap: []string{"127.0.0.1:1"}}.ClientOptions()...)
+	cl, err := kgo.NewClient(Config{Bootstrap: []string{"127.0.0.1:1"}}.kgoOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}

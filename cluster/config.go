@@ -31,14 +31,13 @@ type Config struct {
 const (
 	defaultInterval = time.Second
 	longestBackoff  = 10 * time.Second
-	// readBytes bounds one answer. Metadata takes some 50 bytes a partition at three replicas, so this is for 600,000.
-	readBytes = 32 << 20
 )
 
-// ClientOptions are kgo options for a client of this cluster: addresses, TLS, SASL, the client id, timeouts that notice
-// a dead broker within 5 s and give up within 10 s, and no client metrics pushed to brokers. Topic creation stays off.
-// What kgo logs goes to Logger at debug level only, since who uses the client reports its failures.
-func (c Config) ClientOptions() []kgo.Opt {
+// kgoOptions are for the client of this cluster: addresses, TLS, SASL, the client id, time-outs that notice a dead broker
+// within 5 s and give up within 10 s, bounded answers, and no client metrics (KIP-714), which would be the one thing that
+// is sent to brokers to keep. Topic creation stays off. What kgo logs goes to Logger at debug level only, since the
+// callers report failures.
+func (c Config) kgoOptions() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Bootstrap...),
 		kgo.ClientID(c.clientID()),
@@ -49,6 +48,8 @@ func (c Config) ClientOptions() []kgo.Opt {
 		kgo.RequestRetries(5),
 		kgo.RetryBackoffFn(retryBackoff),
 		kgo.DisableClientMetrics(),
+		kgo.BrokerMaxReadBytes(readBytes),
+		kgo.FetchMaxBytes(1 << 20), // of kgo's own consumer, which is not used: at most BrokerMaxReadBytes is allowed
 	}
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL))

@@ -71,23 +71,23 @@ func isAlert(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// located is a mechanism that remembers at which broker it was last used, since neither kgo nor a refusal says so.
-type located struct {
+// trackedSASL is a mechanism that remembers at which broker it was used last, since neither kgo nor a refusal says so.
+type trackedSASL struct {
 	sasl.Mechanism
 	last atomic.Pointer[string]
 }
 
-func (l *located) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
-	l.last.Store(&addr)
-	return l.Mechanism.Authenticate(ctx, addr)
+func (t *trackedSASL) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
+	t.last.Store(&addr)
+	return t.Mechanism.Authenticate(ctx, addr)
 }
 
-// locate puts the broker into the text of a refusal. A round's first request is the only one at that time.
-func (l *located) locate(err *Error) *Error {
-	if l == nil || err.Kind != Unauthorized || err.Op != opMetadata { // TLS has named it already
+// nameBroker puts that broker into the text of a refusal, unless TLS has named it already.
+func (t *trackedSASL) nameBroker(err *Error) *Error {
+	if t == nil || err.Kind != Unauthorized || err.Op != opMetadata {
 		return err
 	}
-	addr := l.last.Load()
+	addr := t.last.Load()
 	if addr == nil {
 		return err
 	}

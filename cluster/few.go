@@ -77,7 +77,7 @@ func (a *asker) elected(ctx context.Context, topics map[segment.UUID][]*partitio
 		rt.TopicID = id
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := a.askMetadata(ctx, req)
+	resp, err := a.brokers.metadata(ctx, req)
 	if err != nil || len(resp.Topics) != len(topics) {
 		return false
 	}
@@ -93,7 +93,7 @@ func (a *asker) elected(ctx context.Context, topics map[segment.UUID][]*partitio
 				return false
 			}
 			m := bare(&t.Partitions[j])
-			p.elect(&m, a.metrics)
+			p.elect(&m, a.metrics.reject)
 		}
 	}
 	return true

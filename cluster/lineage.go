@@ -297,26 +297,20 @@ var errOldEpochs = &Error{Kind: Answer, Op: "leader epochs", Err: errors.New("th
 func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, answers []epochAnswer) error {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.ReplicaID = -1
-	index := indexOf(parts)
-	for _, name := range index.names {
+	of := targetsOf(parts)
+	for topic, indexes := range of.byTopic {
 		rt := kmsg.NewOffsetForLeaderEpochRequestTopic()
-		rt.Topic = name
-		for number, i := range index.parts[name] {
+		rt.Topic = topic
+		for _, i := range indexes {
 			rp := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-			rp.Partition = number
-			rp.CurrentLeaderEpoch = parts[i].now.LeaderEpoch
-			rp.LeaderEpoch = parts[i].lineage.walk.asked
+			rp.Partition, rp.CurrentLeaderEpoch, rp.LeaderEpoch = of.list[i].number, of.list[i].epoch, parts[i].lineage.walk.asked
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		req.Topics = append(req.Topics, rt)
 	}
-	raw, err := a.kafka.Broker(int(broker)).RetriableRequest(ctx, req)
+	resp, err := ask[*kmsg.OffsetForLeaderEpochResponse](ctx, a.brokers, broker, req)
 	if err != nil {
 		return err
-	}
-	resp, ok := raw.(*kmsg.OffsetForLeaderEpochResponse)
-	if !ok {
-		return &Error{Kind: Answer, Op: "leader epochs"}
 	}
 	if resp.Version < 1 {
 		return errOldEpochs
@@ -324,19 +318,10 @@ func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, 
 	for i := range answers {
 		answers[i].err = errNotAnswered
 	}
-	seen := make([]bool, len(parts))
-	for ti := range resp.Topics {
-		t := &resp.Topics[ti]
-		for pi := range t.Partitions {
-			rp := &t.Partitions[pi]
-			i, ok := index.parts[t.Topic][rp.Partition]
-			if !ok || seen[i] {
-				a.metrics.reject(rejectRepeated)
-				continue
-			}
-			seen[i] = true
-			answers[i] = epochAnswer{epoch: rp.LeaderEpoch, end: rp.EndOffset, err: kerr.ErrorForCode(rp.ErrorCode)}
-		}
+	for i, p := range match(of, resp.Topics, func(t *kmsg.OffsetForLeaderEpochResponseTopic) (string, []kmsg.OffsetForLeaderEpochResponseTopicPartition) {
+		return t.Topic, t.Partitions
+	}, func(p *kmsg.OffsetForLeaderEpochResponseTopicPartition) int32 { return p.Partition }, a.metrics.reject) {
+		answers[i] = epochAnswer{epoch: p.LeaderEpoch, end: p.EndOffset, err: kerr.ErrorForCode(p.ErrorCode)}
 	}
 	return nil
 }

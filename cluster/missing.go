@@ -151,7 +151,7 @@ func (a *asker) absencesByID(ctx context.Context, c *collected, ids []segment.UU
 		rt.TopicID = id
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := a.askMetadata(ctx, req)
+	resp, err := a.brokers.metadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (a *asker) absencesByName(ctx context.Context, c *collected, ids []segment.
 	if len(req.Topics) == 0 {
 		return answers, nil
 	}
-	resp, err := a.askMetadata(ctx, req)
+	resp, err := a.brokers.metadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"coldtap/segment"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // asker asks the cluster round by round. It belongs to the background job.
 type asker struct {
-	kafka   *kgo.Client
-	sasl    *located // nil = none
+	brokers *Brokers
 	metrics *metrics
 	log     *slog.Logger
 
@@ -38,9 +35,9 @@ type asker struct {
 
 // partition is a watched partition from round to round.
 type partition struct {
-	now   Partition // as the next View will show it, Lineage excepted
-	topic string
-	stale int // rounds in a row whose metadata had an older leader epoch
+	now    Partition // as the next View will show it, Lineage excepted
+	topic  string
+	leader Leader // now's
 
 	boundsEpoch int32     // the leader epoch under which now's bounds were answered
 	waits       bool      // the leader said that it is not yet the leader of now's epoch
@@ -49,13 +46,8 @@ type partition struct {
 	pending     int // rounds in a row in which the lineage was shown as pending
 }
 
-const opMetadata = "metadata"
-
-// staleRounds is how often in a row Metadata with an older leader epoch is ignored. It is five in clients, too.
-const staleRounds = 5
-
-func newAsker(kafka *kgo.Client, at *located, m *metrics, log *slog.Logger) *asker {
-	return &asker{kafka: kafka, sasl: at, metrics: m, log: log, topics: map[segment.UUID]map[int32]*partition{}, denied: map[segment.UUID]bool{}}
+func newAsker(brokers *Brokers, m *metrics, log *slog.Logger) *asker {
+	return &asker{brokers: brokers, metrics: m, log: log, topics: map[segment.UUID]map[int32]*partition{}, denied: map[segment.UUID]bool{}}
 }
 
 // round asks everything once. more says that lineages are not finished, so that the next round should not wait.
@@ -89,7 +81,7 @@ func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = nil // all
-	resp, err := a.askMetadata(ctx, req)
+	resp, err := a.brokers.metadata(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -105,21 +97,6 @@ func (a *asker) metadata(ctx context.Context, v, last *View, watched map[segment
 	slices.SortFunc(c.topics, func(x, y Topic) int { return cmp.Compare(x.Name, y.Name) })
 	v.Topics = c.topics
 	return nil
-}
-
-func (a *asker) askMetadata(ctx context.Context, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, *Error) {
-	req.AllowAutoTopicCreation = false
-	resp, err := req.RequestWith(ctx, a.kafka)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err != nil {
-		return nil, a.sasl.locate(asError(opMetadata, err))
-	}
-	if len(resp.Brokers) == 0 {
-		return nil, &Error{Kind: Answer, Op: opMetadata, Err: errors.New("no broker in the answer")}
-	}
-	return resp, nil
 }
 
 // collected are the topics of a round's Metadata answers.
@@ -217,10 +194,10 @@ func (a *asker) enroll(v *View, watched map[segment.UUID]string) {
 			p := known[m.Number]
 			if p == nil {
 				p = &partition{now: Partition{Number: m.Number, Leader: -1, LeaderEpoch: -1, LogStart: -1, LocalStart: -1, HighWatermark: -1,
-					LastStable: -1, LatestTiered: -1}, boundsEpoch: -1, lineage: lineage{epoch: -1}}
+					LastStable: -1, LatestTiered: -1}, leader: Leader{Broker: -1, Epoch: -1}, boundsEpoch: -1, lineage: lineage{epoch: -1}}
 			}
 			p.topic = t.Name
-			p.elect(&m, a.metrics)
+			p.elect(&m, a.metrics.reject)
 			parts[m.Number] = p
 		}
 		topics[t.ID] = parts
@@ -229,13 +206,9 @@ func (a *asker) enroll(v *View, watched map[segment.UUID]string) {
 }
 
 // elect takes over what Metadata says of the leader.
-func (p *partition) elect(m *Partition, counts *metrics) {
-	if m.LeaderEpoch < p.now.LeaderEpoch && p.stale < staleRounds {
-		p.stale++
-		counts.reject(rejectStale)
-		return
-	}
-	p.now.Leader, p.now.LeaderEpoch, p.stale = m.Leader, m.LeaderEpoch, 0
+func (p *partition) elect(m *Partition, reject func(reason string)) {
+	p.leader.update(m.Leader, m.LeaderEpoch, reject)
+	p.now.Leader, p.now.LeaderEpoch = p.leader.Broker, p.leader.Epoch
 }
 
 // byLeader gives the watched partitions of each broker. Those without a leader are unanswered, and so are those of
@@ -314,13 +287,4 @@ func forget(list []Partition) []Partition {
 			LogStart: -1, LocalStart: -1, HighWatermark: -1, LastStable: -1, LatestTiered: -1}
 	}
 	return list
-}
-
-// perBroker runs ask for each broker at a time of its own.
-func perBroker(brokers map[int32][]*partition, ask func(broker int32, parts []*partition)) {
-	var wg sync.WaitGroup
-	for broker, parts := range brokers {
-		wg.Go(func() { ask(broker, parts) })
-	}
-	wg.Wait()
 }

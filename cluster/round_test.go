@@ -174,7 +174,7 @@ func TestMetadataThatLags(t *testing.T) {
 		t.Fatalf("got %+v", p)
 	}
 	epoch.Store(4)
-	for round := range staleRounds {
+	for round := range staleAnswers {
 		if p := part(t, c, 0); p.LeaderEpoch != 5 || p.Leader != 1 {
 			t.Fatalf("round %d: got %+v", round, p)
 		}
@@ -182,7 +182,7 @@ func TestMetadataThatLags(t *testing.T) {
 	if p := part(t, c, 0); p.LeaderEpoch != 4 || p.Leader != 0 {
 		t.Errorf("got %+v", p)
 	}
-	if got := testutil.ToFloat64(c.metrics.rejected.WithLabelValues(rejectStale)); got != staleRounds {
+	if got := testutil.ToFloat64(c.metrics.rejected.WithLabelValues(rejectStale)); got != staleAnswers {
 		t.Errorf("counted %v", got)
 	}
 }
