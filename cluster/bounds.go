@@ -22,8 +22,8 @@ const (
 	boundKinds
 )
 
-// boundRequests says how each is asked for. The version matters: an older broker takes -4 and -5 for points in time, and
-// answers.
+// boundRequests says how each is asked for. The version matters: an older broker takes -4 and -5 for points in time,
+// and answers.
 var boundRequests = [boundKinds]struct {
 	timestamp int64
 	isolation int8

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// brokerTimeout bounds what one broker may take for its offsets, so that one that hangs does not use up the time of the
-	// others. Callers of Client.Refresh may wait for two rounds, and should get an answer within 5 s.
+	// brokerTimeout bounds what one broker may take for its offsets, so that one that hangs does not use up the time of
+	// the others. Callers of Client.Refresh may wait for two rounds, and should get an answer within 5 s.
 	brokerTimeout = 2 * time.Second
 	// fetchTimeout bounds a Fetch: a connection that went silent is given up.
 	fetchTimeout = 30 * time.Second
@@ -32,8 +32,8 @@ type Brokers struct {
 	reject func(reason string)
 }
 
-// Dial makes Brokers; connections are opened when they are needed. The Brokers are the caller's to Close. An error is of
-// Kind Option.
+// Dial makes Brokers; connections are opened when they are needed. The Brokers are the caller's to Close. An error is
+// of Kind Option.
 func Dial(cfg Config) (*Brokers, error) {
 	if len(cfg.Bootstrap) == 0 {
 		return nil, &Error{Kind: Option, Op: "bootstrap", Err: errNoBootstrap}

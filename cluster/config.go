@@ -33,10 +33,10 @@ const (
 	longestBackoff  = 10 * time.Second
 )
 
-// kgoOptions are for the client of this cluster: addresses, TLS, SASL, the client id, time-outs that notice a dead broker
-// within 5 s and give up within 10 s, bounded answers, and no client metrics (KIP-714), which would be the one thing that
-// is sent to brokers to keep. Topic creation stays off. What kgo logs goes to Logger at debug level only, since the
-// callers report failures.
+// kgoOptions are for the client of this cluster: addresses, TLS, SASL, the client id, time-outs that notice a dead
+// broker within 5 s and give up within 10 s, bounded answers, and no client metrics (KIP-714), which would be the one
+// thing that is sent to brokers to keep. Topic creation stays off. What kgo logs goes to Logger at debug level only,
+// since the callers report failures.
 func (c Config) kgoOptions() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Bootstrap...),

@@ -63,8 +63,8 @@ func (l *Leaders) ByBroker() map[int32][]int32 {
 // ErrNoTopic says that the cluster has no topic of a name.
 var ErrNoTopic = errors.New("the cluster has no such topic")
 
-// Leaders asks where a topic's partitions are led. last is the answer before, nil for none: leader epochs that are older
-// than its are ignored as in a View. Beside *Error it fails with ErrNoTopic.
+// Leaders asks where a topic's partitions are led. last is the answer before, nil for none: leader epochs that are
+// older than its are ignored as in a View. Beside *Error it fails with ErrNoTopic.
 func (b *Brokers) Leaders(ctx context.Context, topic string, last *Leaders) (*Leaders, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"coldtap/cluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -157,9 +158,9 @@ func TestRefreshWhenTheTopicWasMadeAnew(t *testing.T) {
 	s := newStand(t, 1)
 	f := s.open(t, Options{})
 	ready(t, f)
-	at := *f.place.Load()
-	at.topicID, at.leaders = segment.UUID{1}, []leadership{{at.leaders[0].broker, at.leaders[0].epoch + 5}}
-	f.place.Store(&at)
+	at := *f.leaders.Load()
+	at.TopicID, at.Partitions = segment.UUID{1}, []cluster.Leader{{Broker: at.Partitions[0].Broker, Epoch: at.Partitions[0].Epoch + 5}}
+	f.leaders.Store(&at)
 	if err := f.Refresh(t.Context(), tier.PartitionID{}); err == nil || !strings.Contains(err.Error(), "another one") {
 		t.Error(err)
 	}

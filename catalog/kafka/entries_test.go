@@ -192,7 +192,7 @@ func TestABadBatchCostsItselfOnly(t *testing.T) {
 	}
 	var offsets []int64
 	var bad []Entry
-	if err := Walk(t.Context(), s.options(), "", func(e Entry) error {
+	if err := Walk(t.Context(), s.dial(t), "", func(e Entry) error {
 		if offsets = append(offsets, e.Offset); e.Err != nil {
 			bad = append(bad, e)
 		}

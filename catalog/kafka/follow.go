@@ -16,14 +16,12 @@ import (
 )
 
 const (
-	// askTimeout bounds a question that is not a long poll; a client may be waiting behind it.
+	// askTimeout bounds what is asked when a replay begins or topics are new; a client may be waiting behind it.
 	askTimeout = 5 * time.Second
 	// leastFetchWait and mostFetchWait bound how long a broker may hold a Fetch when there is nothing new: half of
 	// Options.Refresh, so that the view is known to be current within it.
 	leastFetchWait = 50 * time.Millisecond
 	mostFetchWait  = 10 * time.Second
-	// fetchTimeout bounds a Fetch: a connection that went silent is given up.
-	fetchTimeout = 30 * time.Second
 
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -88,7 +86,7 @@ func (f *Follower) troubled(err error) {
 // another leader, may end it.
 func troubleKind(err error) (kind string, passing bool) {
 	switch {
-	case errors.Is(err, errNoTopic):
+	case errors.Is(err, cluster.ErrNoTopic):
 		return "no topic", true
 	case errors.As(err, new(anew)):
 		return "read anew", true
@@ -117,7 +115,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	if err := f.begin(ctx, at); err != nil {
 		return err
 	}
-	f.place.Store(at)
+	f.leaders.Store(at)
 
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
@@ -126,9 +124,9 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	deliveries := make(chan delivery)
 	trouble := error(nil)
 	silent := map[int32]bool{} // leaders that have delivered nothing yet: that others do ends no trouble
-	for broker, partitions := range at.byLeader() {
+	for broker, partitions := range at.ByBroker() {
 		if broker < 0 {
-			trouble = fmt.Errorf("%w: %v", errNoLeader, partitions)
+			trouble = fmt.Errorf("%w: %v", cluster.ErrNoLeader, partitions)
 			continue
 		}
 		var from []wanted
@@ -145,7 +143,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	}
 	relocate := time.NewTicker(relocateEvery)
 	defer relocate.Stop()
-	located := make(chan *placement, 1)
+	located := make(chan *cluster.Leaders, 1)
 	for {
 		if f.replay.targets != nil && !f.replay.caughtUp && reached(f.replay.positions, f.replay.targets) {
 			f.publish()
@@ -180,41 +178,36 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 				}
 			})
 		case now := <-located:
-			if !now.equal(at) {
+			if !now.Equal(at) {
 				return nil
 			}
 		}
 	}
 }
 
-func (f *Follower) locate(ctx context.Context) (*placement, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return f.brokers.locate(ctx)
+// locate asks where the metadata topic's partitions are led.
+func (f *Follower) locate(ctx context.Context) (*cluster.Leaders, error) {
+	return f.opt.Brokers.Leaders(ctx, f.opt.Topic, f.leaders.Load())
 }
 
 // begin holds what was replayed against the topic as it is now, and sets out from there.
-func (f *Follower) begin(ctx context.Context, at *placement) error {
+func (f *Follower) begin(ctx context.Context, at *cluster.Leaders) error {
 	r := f.replay
 	switch {
 	case r.topicID == (segment.UUID{}) && r.positions == nil:
-	case r.clusterID != at.clusterID:
-		return anew{fmt.Errorf("it was read from cluster %q, this is %q", r.clusterID, at.clusterID)}
-	case r.topicID != at.topicID:
-		return anew{fmt.Errorf("it was read of topic id %v, now it is %v", r.topicID, at.topicID)}
-	case len(r.positions) > len(at.leaders):
-		return anew{fmt.Errorf("it had %d partitions, now it has %d", len(r.positions), len(at.leaders))}
-	case r.targets != nil && len(r.positions) == len(at.leaders):
+	case r.clusterID != at.ClusterID:
+		return anew{fmt.Errorf("it was read from cluster %q, this is %q", r.clusterID, at.ClusterID)}
+	case r.topicID != at.TopicID:
+		return anew{fmt.Errorf("it was read of topic id %v, now it is %v", r.topicID, at.TopicID)}
+	case len(r.positions) > len(at.Partitions):
+		return anew{fmt.Errorf("it had %d partitions, now it has %d", len(r.positions), len(at.Partitions))}
+	case r.targets != nil && len(r.positions) == len(at.Partitions):
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	then := time.Now()
-	starts, err := f.brokers.offsets(ctx, at, earliest)
-	if err != nil {
-		return err
-	}
-	ends, err := f.brokers.offsets(ctx, at, latest)
+	starts, ends, err := startsAndEnds(ctx, f.opt.Brokers, at)
 	if err != nil {
 		return err
 	}
@@ -226,7 +219,7 @@ func (f *Follower) begin(ctx context.Context, at *placement) error {
 			return anew{fmt.Errorf("partition %d ends at %d now, it was read up to %d", i, ends[i], p)}
 		}
 	}
-	r.clusterID, r.topicID = at.clusterID, at.topicID
+	r.clusterID, r.topicID = at.ClusterID, at.TopicID
 	if n := len(r.positions); n > 0 && n < len(starts) {
 		f.log.Warn("the metadata topic has got more partitions: brokers file segments elsewhere from now on", "before", n, "now", len(starts))
 	}
@@ -241,17 +234,24 @@ func (f *Follower) begin(ctx context.Context, at *placement) error {
 	return nil
 }
 
+// startsAndEnds asks for all partitions of a topic; all leaders must answer.
+func startsAndEnds(ctx context.Context, brokers *cluster.Brokers, at *cluster.Leaders) (starts, ends []int64, err error) {
+	starts, failed := brokers.ListOffsets(ctx, at, cluster.Earliest, nil)
+	if len(failed) == 0 {
+		ends, failed = brokers.ListOffsets(ctx, at, cluster.Latest, nil)
+	}
+	return starts, ends, failed.Err()
+}
+
 // fetch delivers what one leader has, until ctx ends or the leader fails.
-func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from []wanted, to chan<- delivery) {
+func (f *Follower) fetch(ctx context.Context, at *cluster.Leaders, broker int32, from []wanted, to chan<- delivery) {
 	opened := newEntries(&f.turn)
 	defer opened.close()
 	wait := min(max(f.opt.Refresh/2, leastFetchWait), mostFetchWait)
 	for len(from) > 0 {
 		opened.rest() // what it took was delivered
 		d := delivery{broker: broker}
-		ask, cancel := context.WithTimeout(ctx, fetchTimeout)
-		portions, err := f.brokers.fetch(ask, at, broker, from, int32(wait.Milliseconds()))
-		cancel()
+		portions, err := fetch(ctx, f.opt.Brokers, at, broker, from, wait)
 		d.at, d.err = time.Now(), err
 		for i := range portions {
 			p := &portions[i]
@@ -260,7 +260,7 @@ func (f *Follower) fetch(ctx context.Context, at *placement, broker int32, from 
 				continue
 			}
 			w := from[k]
-			g, err := f.digest(opened, w, p, int32(len(at.leaders)))
+			g, err := f.digest(opened, w, p, int32(len(at.Partitions)))
 			if err != nil {
 				d.err = err
 				from = append(from[:k], from[k+1:]...)
@@ -296,7 +296,7 @@ func index(list []wanted, partition int32) int {
 func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int32) (digest, error) {
 	d := digest{partition: w.partition, next: w.position, end: p.end, newest: -1}
 	switch {
-	case errors.Is(p.err, errCut):
+	case errors.Is(p.err, errDiverged):
 		return d, anew{fmt.Errorf("partition %d, read up to %d in leader epoch %d: %w", w.partition, w.offset, w.epoch, p.err)}
 	case errors.Is(p.err, kerr.OffsetOutOfRange):
 		return d, anew{fmt.Errorf("partition %d does not hold offset %d any more", w.partition, w.offset)}

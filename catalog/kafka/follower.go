@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,11 +16,11 @@ import (
 	"coldtap/catalog"
 	"coldtap/cluster"
 	"coldtap/internal/episode"
+	"coldtap/internal/refresh"
 	"coldtap/segment"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -40,9 +41,9 @@ type ClusterView interface {
 	Watch(topics map[segment.UUID]string)
 }
 
-// Options of a Follower. Client and Cluster must be set.
+// Options of a Follower. Brokers and Cluster must be set.
 type Options struct {
-	Client        []kgo.Opt // how to reach the cluster: seeds, TLS, SASL
+	Brokers       *cluster.Brokers // outlive the Follower
 	Cluster       ClusterView
 	Topic         string        // Name when empty
 	Snapshot      string        // path of the follower's own file; empty = none
@@ -68,19 +69,18 @@ type Options struct {
 type Follower struct {
 	opt     Options
 	log     *slog.Logger
-	brokers *brokers
 	metrics *metrics
 
-	view     atomic.Pointer[tier.Tier] // the published one
-	place    atomic.Pointer[placement] // of the newest attempt to follow
+	view     atomic.Pointer[tier.Tier]       // the published one
+	leaders  atomic.Pointer[cluster.Leaders] // of the metadata topic, as of the newest attempt to follow
 	progress *progress
 
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	consult  chan struct{} // the set of topics changed: the cluster has to be asked
-	refresh  *refresh
-	turn     sync.Mutex // to open a large batch
-	deleting sync.Mutex // to call OnDelete
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+	consult   chan struct{} // the set of topics changed: the cluster has to be asked
+	refreshes *refresh.Queue[tier.PartitionID, caughtUp]
+	turn      sync.Mutex // to open a large batch
+	deleting  sync.Mutex // to call OnDelete
 
 	published atomic.Bool               // the replay is the view
 	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
@@ -125,8 +125,8 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
-	if opt.Cluster == nil {
-		return nil, unavailable(errors.New("no view of the cluster was given"))
+	if opt.Brokers == nil || opt.Cluster == nil {
+		return nil, unavailable(errors.New("no brokers or no view of the cluster were given"))
 	}
 	if opt.Topic == "" {
 		opt.Topic = Name
@@ -139,7 +139,7 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	}
 	f := &Follower{
 		opt: opt, log: opt.Logger, progress: newProgress(),
-		consult: make(chan struct{}, 1), refresh: newRefresh(),
+		consult: make(chan struct{}, 1), refreshes: refresh.New[tier.PartitionID, caughtUp](),
 		known: known{}, reported: map[Kind]bool{}, trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
 	}
 	if f.log == nil {
@@ -149,18 +149,14 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	empty.Apply(notAsked)
 	f.view.Store(empty)
 	var err error
-	if f.brokers, err = dial(opt.Client, opt.Topic); err != nil {
-		return nil, unavailable(err)
-	}
 	if f.metrics, err = newMetrics(opt.Registerer, f); err != nil {
-		f.brokers.close()
 		return nil, unavailable(err)
 	}
 	background, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	f.running.Go(func() { f.run(background) })
 	f.running.Go(func() { f.consultCluster(background) })
-	f.running.Go(func() { f.answerRefreshes(background) })
+	f.running.Go(func() { f.refreshes.Run(background, 1, math.MaxInt, f.answer) })
 	return f, nil
 }
 
@@ -169,10 +165,7 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 func (f *Follower) Close() error {
 	f.cancel()
 	f.running.Wait()
-	f.brokers.close()
-	if !f.refresh.close() {
-		return nil
-	}
+	f.refreshes.Close(errClosed)
 	return f.saveAtEnd()
 }
 
@@ -181,8 +174,8 @@ func (f *Follower) Snapshot() *tier.Snapshot { return f.view.Load().Snapshot() }
 
 // ClusterID is the cluster's id, empty while unknown.
 func (f *Follower) ClusterID() string {
-	if at := f.place.Load(); at != nil && at.clusterID != "" {
-		return at.clusterID
+	if at := f.leaders.Load(); at != nil && at.ClusterID != "" {
+		return at.ClusterID
 	}
 	if v := f.opt.Cluster.View(); v != nil {
 		return v.ClusterID
@@ -353,6 +346,7 @@ func (f *Follower) save(now time.Time) {
 func (f *Follower) saveAtEnd() error {
 	if f.saving != nil {
 		f.saved(<-f.saving)
+		f.saving = nil
 	}
 	if f.opt.Snapshot == "" || !f.replay.caughtUp || f.unsaved == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"coldtap/catalog"
+	"coldtap/cluster"
 	"coldtap/internal/errkind"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
@@ -326,7 +327,7 @@ func TestOnlyReads(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Walk(t.Context(), s.options(), "", func(Entry) error { return nil }); err != nil {
+	if err := Walk(t.Context(), s.dial(t), "", func(Entry) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
@@ -346,7 +347,7 @@ func TestOnlyReads(t *testing.T) {
 func TestDoesNotCreateTheTopic(t *testing.T) {
 	s := newStand(t, 4)
 	f := s.open(t, Options{Topic: "no_such_topic"})
-	until(t, f, func() bool { return errors.Is(f.Status().Trouble, errNoTopic) })
+	until(t, f, func() bool { return errors.Is(f.Status().Trouble, cluster.ErrNoTopic) })
 	wantKind(t, f.Ready(), catalog.NotReady)
 	if s.TopicInfo("no_such_topic") != nil {
 		t.Error("it was created")
@@ -471,10 +472,10 @@ func TestRecordsOutOfPlaceCount(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	_, err := Open(t.Context(), Options{})
 	wantKind(t, err, catalog.Unavailable)
-	_, err = Open(t.Context(), Options{Cluster: &calm{}, Client: []kgo.Opt{kgo.SeedBrokers("no port: at all")}})
+	_, err = Open(t.Context(), Options{Cluster: &calm{}})
 	wantKind(t, err, catalog.Unavailable)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Open(done, Options{Cluster: &calm{}})
+	_, err = Open(done, Options{Cluster: &calm{}, Brokers: newStand(t, 1).dial(t)})
 	wantKind(t, err, catalog.Unavailable)
 }

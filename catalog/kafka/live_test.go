@@ -29,7 +29,7 @@ func (s *stand) follow(t *testing.T, opt Options) *Follower {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	opt.Cluster = client
+	opt.Cluster, opt.Brokers = client, client.Brokers()
 	f = s.open(t, opt)
 	close(opened)
 	ready(t, f)
@@ -105,11 +105,7 @@ func TestARefreshAsksAboutItsPartition(t *testing.T) {
 	for range 20 {
 		go func() { outcomes <- f.Refresh(ctx, of[1]) }()
 	}
-	until(t, f, func() bool {
-		f.refresh.mu.Lock()
-		defer f.refresh.mu.Unlock()
-		return len(f.refresh.waiting) == 20 && len(f.refresh.kick) == 0
-	})
+	until(t, f, func() bool { return f.refreshes.Waiting() == 20 && len(f.refreshes.Wanted()) == 0 })
 	// What concerns another partition does not wait behind them.
 	if err := f.Refresh(t.Context(), of[2]); err != nil {
 		t.Fatal(err)
@@ -123,26 +119,6 @@ func TestARefreshAsksAboutItsPartition(t *testing.T) {
 	}
 	if got := s.requests(); !maps.Equal(got, want) {
 		t.Errorf("requests by key %v, want %v", got, want)
-	}
-}
-
-// TestAnAnswerInVainIsNotRepeatedSoon, and one that brought something is: the next may bring more.
-func TestAnAnswerInVainIsNotRepeatedSoon(t *testing.T) {
-	now := time.Now()
-	r := newRefresh()
-	for n := range int32(3) {
-		if _, err := r.join(tier.PartitionID{Partition: n}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	from := func(of tier.PartitionID) time.Time { return now.Add(time.Duration(of.Partition) * time.Second) }
-	ready, next := r.take(now, from)
-	if len(ready) != 1 || ready[0].of.Partition != 0 || !next.Equal(now.Add(time.Second)) {
-		t.Errorf("%v, next %v", ready, next.Sub(now))
-	}
-	ready, next = r.take(now.Add(2*time.Second), from)
-	if len(ready) != 2 || !next.IsZero() {
-		t.Errorf("%v, next %v", ready, next)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/cluster"
 	"coldtap/internal/errkind"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,7 +82,7 @@ func age(at time.Time) float64 {
 }
 
 func (m *metrics) polled(err error) {
-	if errors.Is(err, errNoTopic) {
+	if errors.Is(err, cluster.ErrNoTopic) {
 		err = notReady(err)
 	}
 	m.Polled(err)

@@ -5,20 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"coldtap/cluster"
+	"coldtap/internal/refresh"
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
 const (
-	// reachPatience is how long the view may take to get to ends that were just told; following is 0.5 s behind at most.
-	reachPatience = 2 * time.Second
+	// reachTimeout is how long the view may take to get to ends that a leader has just answered; following is 0.5 s behind
+	// at most.
+	reachTimeout = 2 * time.Second
+	// locateTimeout is how long a refresh asks for the leaders of the metadata topic.
+	locateTimeout = 2 * time.Second
 	// refreshTimeout bounds a refresh: metadata topic 6 s (offsets, and again where a leader has moved, the way to them),
 	// the cluster's present round and the one after it 2 s each when a leader hangs.
 	refreshTimeout = 10 * time.Second
@@ -28,80 +29,15 @@ const (
 	unknownPause = 100 * time.Millisecond
 )
 
-// refresh collects those who wait for a newer view: calls that wait together share one look.
-type refresh struct {
-	kick chan struct{}
-
-	mu      sync.Mutex
-	waiting []waiter
-	closed  bool
+// caughtUp is what a refresh has come to.
+type caughtUp struct {
+	began      time.Time
+	err        error            // of the whole
+	partitions int32            // of the metadata topic
+	behind     cluster.Failures // metadata partitions of which the view may not hold all
 }
-
-type waiter struct {
-	of     tier.PartitionID
-	answer chan<- look
-}
-
-func newRefresh() *refresh { return &refresh{kick: make(chan struct{}, 1)} }
 
 var errClosed = errors.New("the follower is closed")
-
-// join asks for a look at a partition that begins after the call.
-func (r *refresh) join(of tier.PartitionID) (<-chan look, error) {
-	answer := make(chan look, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, errClosed
-	}
-	r.waiting = append(r.waiting, waiter{of, answer})
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
-	return answer, nil
-}
-
-// take gives those who wait for what may be looked at now, and when the next ones may be; zero: nobody waits.
-func (r *refresh) take(now time.Time, from func(of tier.PartitionID) time.Time) (ready []waiter, next time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var later []waiter
-	for _, w := range r.waiting {
-		switch at := from(w.of); {
-		case !at.After(now):
-			ready = append(ready, w)
-		default:
-			later = append(later, w)
-			if next.IsZero() || at.Before(next) {
-				next = at
-			}
-		}
-	}
-	r.waiting = later
-	return ready, next
-}
-
-// close refuses all that wait and will wait; false when it was closed before.
-func (r *refresh) close() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.closed
-	r.closed = true
-	for _, w := range r.waiting {
-		w.answer <- look{err: errClosed}
-	}
-	r.waiting = nil
-	return !before
-}
-
-// look is what a refresh has come to.
-type look struct {
-	began  time.Time
-	err    error           // of the whole
-	count  int32           // metadata partitions
-	behind map[int32]error // metadata partitions of which the view may not hold all
-}
 
 // Refresh catches up with the topic's ends and the cluster's bounds as they are now. When it returns nil, all that the
 // cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its
@@ -115,40 +51,35 @@ type look struct {
 //
 // Errors are *catalog.Error, of kind NotReady while the first replay runs and else Unavailable. It takes at most 10 s.
 func (f *Follower) Refresh(ctx context.Context, partition tier.PartitionID) error {
-	answer, err := f.refresh.join(partition)
-	if err != nil {
-		return unavailable(err)
-	}
-	select {
-	case l := <-answer:
-		err = f.judge(&l, partition)
-	case <-ctx.Done():
-		err = ctx.Err()
+	c, err := f.refreshes.Ask(ctx, partition)
+	answered := err == nil
+	if answered {
+		err = f.suffices(&c, partition)
 	}
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() == nil && !f.published.Load():
+	case answered && !f.published.Load():
 		return notReady(err)
 	}
 	return unavailable(err)
 }
 
-// judge says whether a look is good enough for a partition.
-func (f *Follower) judge(l *look, partition tier.PartitionID) error {
-	if l.err != nil {
-		return l.err
+// suffices says why a refresh is not good enough for a partition, nil if it is.
+func (f *Follower) suffices(c *caughtUp, partition tier.PartitionID) error {
+	if c.err != nil {
+		return c.err
 	}
 	if partition == (tier.PartitionID{}) {
-		for _, err := range l.behind {
+		for _, err := range c.behind {
 			return err
 		}
 		return nil
 	}
-	if err := l.behind[PartitionOf(partition, l.count)]; err != nil {
+	if err := c.behind[PartitionOf(partition, c.partitions)]; err != nil {
 		return err
 	}
-	return f.boundsSince(partition, l.began)
+	return f.boundsSince(partition, c.began)
 }
 
 // boundsSince says why the bounds that the tier has of a partition are not from after began, nil if they are.
@@ -218,51 +149,24 @@ func (f *Follower) Recent(of tier.PartitionID) bool {
 	return i >= 0 && t.Partitions[i].BoundsAt.After(least)
 }
 
-// answerRefreshes looks for those who wait, one look at a time for all whose turn it is.
-func (f *Follower) answerRefreshes(ctx context.Context) {
-	vain := map[tier.PartitionID]time.Time{} // when looks began that found nothing new
-	from := func(of tier.PartitionID) time.Time {
-		at, ok := vain[of]
-		switch {
-		case !ok:
-			return time.Time{}
-		case f.doubt(of) != nil: // what is missing may come any moment
-			return at.Add(min(f.opt.Refresh, unknownPause))
-		}
-		return at.Add(f.opt.Refresh)
+// answer is one refresh, for the calls that share it. What was found in vain is not repeated within Options.Refresh.
+func (f *Follower) answer(ctx context.Context, l *refresh.Look[tier.PartitionID, caughtUp]) {
+	before := make([]extent, len(l.Keys))
+	for i, of := range l.Keys {
+		before[i] = f.extent(of)
 	}
-	turn := time.NewTimer(math.MaxInt64)
-	defer turn.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.refresh.kick:
-		case <-turn.C:
-		}
-		maps.DeleteFunc(vain, func(_ tier.PartitionID, at time.Time) bool { return time.Since(at) > f.opt.Refresh })
-		ready, next := f.refresh.take(time.Now(), from)
-		if len(ready) > 0 {
-			before := map[tier.PartitionID]extent{}
-			for _, w := range ready {
-				before[w.of] = f.extent(w.of)
-			}
-			l := f.catchUp(ctx, before)
-			for _, w := range ready {
-				w.answer <- l
-			}
-			delete(before, tier.PartitionID{})
-			for of, was := range before {
-				if delete(vain, of); f.extent(of) == was {
-					vain[of] = l.began
+	c := f.catchUp(ctx, l.Keys)
+	for i, of := range l.Keys {
+		if of != (tier.PartitionID{}) && f.extent(of) == before[i] {
+			l.Rest(of, func() time.Time {
+				if f.doubt(of) != nil { // what is missing may come any moment
+					return c.began.Add(min(f.opt.Refresh, unknownPause))
 				}
-			}
-		}
-		turn.Reset(math.MaxInt64)
-		if !next.IsZero() {
-			turn.Reset(time.Until(next))
+				return c.began.Add(f.opt.Refresh)
+			})
 		}
 	}
+	l.End(c)
 }
 
 // extent is what of a partition's view decides about reads beyond it.
@@ -282,56 +186,50 @@ func (f *Follower) extent(of tier.PartitionID) extent {
 // catchUp waits until the view holds what the topic holds now of some partitions, then asks the cluster for their
 // bounds: in this order, since brokers move a log's start before they delete the segments below. The zero id is
 // everything.
-func (f *Follower) catchUp(ctx context.Context, of map[tier.PartitionID]extent) (l look) {
-	l.began = time.Now()
-	at := f.place.Load()
+func (f *Follower) catchUp(ctx context.Context, of []tier.PartitionID) (c caughtUp) {
+	c.began = time.Now()
+	at := f.leaders.Load()
 	if at == nil || !f.published.Load() {
-		l.err = errors.New("the metadata topic is still being read")
-		return l
+		c.err = errors.New("the metadata topic is still being read")
+		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	l.count = int32(len(at.leaders))
+	c.partitions = int32(len(at.Partitions))
 	filed := make(map[int32]bool, len(of)) // metadata partitions
-	for id := range of {
-		filed[PartitionOf(id, l.count)] = true
+	for _, id := range of {
+		filed[PartitionOf(id, c.partitions)] = true
 	}
-	only := slices.Collect(maps.Keys(of))
-	if _, everything := of[tier.PartitionID{}]; everything {
-		filed, only = nil, nil
+	if slices.Contains(of, tier.PartitionID{}) { // everything
+		filed, of = nil, nil
 	}
-	ends, failed := f.brokers.offsetsOfMost(ctx, at, latest, filed)
-	if len(failed) > 0 { // a leader may have moved, or an idle connection died
-		locating, done := context.WithTimeout(ctx, leaderPatience)
-		now, err := f.brokers.locate(locating)
+	var ends []int64
+	if ends, c.behind = f.opt.Brokers.ListOffsets(ctx, at, cluster.Latest, filed); len(c.behind) > 0 { // a leader may have moved
+		locating, done := context.WithTimeout(ctx, locateTimeout)
+		now, err := f.locate(locating)
 		done()
 		switch {
 		case err != nil:
-			for _, cause := range failed {
-				err = errors.Join(err, cause)
-				break
-			}
-			l.err = err
-			return l
-		case now.topicID != at.topicID || now.clusterID != at.clusterID || len(now.leaders) != len(at.leaders):
-			l.err = errors.New("the metadata topic is another one, or has other partitions, than the one that was read")
-			return l
-		case !now.equal(at) || !hangs(failed):
-			ends, failed = f.brokers.offsetsOfMost(ctx, now, latest, filed)
+			c.err = errors.Join(err, c.behind.Err())
+			return c
+		case now.TopicID != at.TopicID || now.ClusterID != at.ClusterID || len(now.Partitions) != len(at.Partitions):
+			c.err = errors.New("the metadata topic is another one, or has other partitions, than the one that was read")
+			return c
+		case !now.Equal(at) || !areTimeouts(c.behind):
+			ends, c.behind = f.opt.Brokers.ListOffsets(ctx, now, cluster.Latest, filed)
 		}
 	}
-	l.behind = failed
-	waiting, done := context.WithTimeout(ctx, reachPatience)
+	waiting, done := context.WithTimeout(ctx, reachTimeout)
 	defer done()
 	for _, p := range f.progress.reach(waiting, ends) {
-		l.behind[p] = fmt.Errorf("partition %d of the metadata topic is not read to its end yet", p)
+		c.behind[p] = fmt.Errorf("partition %d of the metadata topic is not read to its end yet", p)
 	}
-	l.err = f.ask(ctx, only...)
-	return l
+	c.err = f.ask(ctx, of...)
+	return c
 }
 
-// hangs says that leaders do not answer at all: asking them once more would take as long again.
-func hangs(failed map[int32]error) bool {
+// areTimeouts says that leaders do not answer at all: to ask them once more would take as long again.
+func areTimeouts(failed cluster.Failures) bool {
 	for _, err := range failed {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return false

@@ -155,7 +155,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 			f := s.open(t, Options{Snapshot: path, Registerer: reg})
 			ready(t, f)
 			want := tier.New()
-			if err := Walk(t.Context(), s.options(), Name, func(e Entry) error {
+			if err := Walk(t.Context(), s.dial(t), Name, func(e Entry) error {
 				want.Apply(Changes(nil, e.Record)...)
 				return nil
 			}); err != nil {

@@ -90,6 +90,16 @@ func (s *stand) hire(t testing.TB) {
 
 func (s *stand) options() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(s.ListenAddrs()...)} }
 
+func (s *stand) dial(t testing.TB) *cluster.Brokers {
+	t.Helper()
+	b, err := cluster.Dial(cluster.Config{Bootstrap: s.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
 // fail lets requests of a key fail, or all of them (-1).
 func (s *stand) fail(key int16, down bool) {
 	s.mu.Lock()
@@ -225,7 +235,9 @@ func (c *calm) say(topics ...cluster.Topic) {
 
 func (s *stand) open(t testing.TB, opt Options) *Follower {
 	t.Helper()
-	opt.Client = append(opt.Client, s.options()...)
+	if opt.Brokers == nil {
+		opt.Brokers = s.dial(t)
+	}
 	if opt.Cluster == nil {
 		opt.Cluster = &calm{}
 	}

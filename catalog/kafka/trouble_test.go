@@ -64,7 +64,7 @@ func TestKindsOfTrouble(t *testing.T) {
 		return fmt.Errorf("broker %d: %w", port, &net.OpError{Op: "dial", Addr: &net.TCPAddr{Port: port}, Err: errors.New("connection refused")})
 	}
 	first, passing := troubleKind(refused(1))
-	second, _ := troubleKind(errors.Join(refused(2), fmt.Errorf("%w: [3]", errNoLeader)))
+	second, _ := troubleKind(errors.Join(refused(2), fmt.Errorf("%w: [3]", cluster.ErrNoLeader)))
 	if first != second || !passing {
 		t.Errorf("%q and %q, passing %t", first, second, passing)
 	}
@@ -73,8 +73,8 @@ func TestKindsOfTrouble(t *testing.T) {
 		kind    string
 		passing bool
 	}{
-		{errNoTopic, "no topic", true},
-		{anew{errCut}, "read anew", true},
+		{cluster.ErrNoTopic, "no topic", true},
+		{anew{errDiverged}, "read anew", true},
 		{fmt.Errorf("partition 1: %w", &segment.Error{}), "unreadable", false},
 		{fmt.Errorf("partition 1: %w", kerr.NotLeaderForPartition), cluster.Unreachable.String(), true},
 		{kerr.TopicAuthorizationFailed, cluster.Denied.String(), false},

@@ -199,7 +199,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	f := s.open(t, Options{Cluster: client, Client: reach.ClientOptions()})
+	f := s.open(t, Options{Cluster: client, Brokers: client.Brokers()})
 	follower.Store(f)
 	ready(t, f)
 

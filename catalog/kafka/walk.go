@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/cluster"
 	"coldtap/segment"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Entry is a record of the metadata topic as Walk gives it; it is valid until the callback returns.
@@ -32,16 +31,11 @@ const walkTries = 4
 // Walk reads the topic once, from its start to the end that it has when Walk begins, and gives each record to fn, by
 // partition and offset. Memory stays below one Fetch answer of one partition (1 MiB, or one batch). It ends with fn's
 // first error as it is, else with a *catalog.Error. topic is Name when empty.
-func Walk(ctx context.Context, opt []kgo.Opt, topic string, fn func(Entry) error) error {
+func Walk(ctx context.Context, brokers *cluster.Brokers, topic string, fn func(Entry) error) error {
 	if topic == "" {
 		topic = Name
 	}
-	b, err := dial(opt, topic)
-	if err != nil {
-		return unavailable(err)
-	}
-	defer b.close()
-	w := walk{brokers: b, entries: newEntries(new(sync.Mutex)), fn: fn}
+	w := walk{brokers: brokers, topic: topic, entries: newEntries(new(sync.Mutex)), fn: fn}
 	defer w.entries.close()
 	if err := w.all(ctx); err != nil {
 		if w.refused != nil {
@@ -53,23 +47,20 @@ func Walk(ctx context.Context, opt []kgo.Opt, topic string, fn func(Entry) error
 }
 
 type walk struct {
-	brokers *brokers
+	brokers *cluster.Brokers
+	topic   string
 	entries *entries
 	fn      func(Entry) error
-	at      *placement
+	at      *cluster.Leaders
 	given   int64 // behind the partition's last record that fn has got
 	refused error // fn's
 }
 
 func (w *walk) all(ctx context.Context) (err error) {
-	if w.at, err = w.brokers.locate(ctx); err != nil {
+	if w.at, err = w.brokers.Leaders(ctx, w.topic, nil); err != nil {
 		return err
 	}
-	starts, err := w.brokers.offsets(ctx, w.at, earliest)
-	if err != nil {
-		return err
-	}
-	ends, err := w.brokers.offsets(ctx, w.at, latest)
+	starts, ends, err := startsAndEnds(ctx, w.brokers, w.at)
 	if err != nil {
 		return err
 	}
@@ -109,7 +100,7 @@ func (w *walk) partition(ctx context.Context, number int32, start, end int64) er
 		case <-time.After(firstPause << failures):
 		}
 		// The partition may have another leader; that the topic may be another one is for the next answer to say.
-		if moved, err := w.brokers.locate(ctx); err == nil && int(number) < len(moved.leaders) && moved.topicID == w.at.topicID {
+		if moved, err := w.brokers.Leaders(ctx, w.topic, w.at); err == nil && int(number) < len(moved.Partitions) && moved.TopicID == w.at.TopicID {
 			w.at = moved
 		}
 	}
@@ -118,11 +109,11 @@ func (w *walk) partition(ctx context.Context, number int32, start, end int64) er
 
 // step gives fn the records of one answer; next stays at when there is none.
 func (w *walk) step(ctx context.Context, number int32, at position, end int64) (next position, err error) {
-	broker := w.at.leaders[number].broker
+	broker := w.at.Partitions[number].Broker
 	if broker < 0 {
-		return at, errNoLeader
+		return at, cluster.ErrNoLeader
 	}
-	portions, err := w.brokers.fetch(ctx, w.at, broker, []wanted{{number, at}}, int32(walkWait.Milliseconds()))
+	portions, err := fetch(ctx, w.brokers, w.at, broker, []wanted{{number, at}}, walkWait)
 	if err != nil {
 		return at, err
 	}

@@ -22,7 +22,7 @@ func TestWalkGivesEveryRecord(t *testing.T) {
 			s.dumped(t, set)
 			s.raw(t, DefaultPartitions-1, []byte("garbage"), nil)
 			i := 0
-			err := Walk(t.Context(), s.options(), "", func(e Entry) error {
+			err := Walk(t.Context(), s.dial(t), "", func(e Entry) error {
 				if i >= len(set.Metadata) {
 					want := []Kind{UnknownFrame, NullValue}[i-len(set.Metadata)]
 					if e.Partition != DefaultPartitions-1 || e.Record != nil || e.Err == nil || e.Err.Kind != want {
@@ -54,7 +54,7 @@ func TestWalkEndsWhereTheTopicDid(t *testing.T) {
 		s.write(t, 1, finished(n, orders3, int64(n)*100, int64(n)*100+99)...)
 	}
 	n := 0
-	if err := Walk(t.Context(), s.options(), Name, func(Entry) error {
+	if err := Walk(t.Context(), s.dial(t), Name, func(Entry) error {
 		if n++; n == 1 {
 			s.write(t, 1, finished(9, orders3, 900, 999)...)
 		}
@@ -63,7 +63,7 @@ func TestWalkEndsWhereTheTopicDid(t *testing.T) {
 		t.Errorf("%d records, %v", n, err)
 	}
 	enough := errors.New("enough")
-	if err := Walk(t.Context(), s.options(), Name, func(e Entry) error {
+	if err := Walk(t.Context(), s.dial(t), Name, func(e Entry) error {
 		if e.Offset == 2 {
 			return enough
 		}
@@ -72,13 +72,13 @@ func TestWalkEndsWhereTheTopicDid(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Walk(ctx, s.options(), Name, func(e Entry) error { cancel(); return ctx.Err() })
+	err := Walk(ctx, s.dial(t), Name, func(e Entry) error { cancel(); return ctx.Err() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	wantKind(t, Walk(t.Context(), s.options(), "no_such_topic", func(Entry) error { return nil }), catalog.Unavailable)
+	wantKind(t, Walk(t.Context(), s.dial(t), "no_such_topic", func(Entry) error { return nil }), catalog.Unavailable)
 	s.fail(kmsg.Fetch.Int16(), true)
-	wantKind(t, Walk(t.Context(), s.options(), Name, func(Entry) error { return nil }), catalog.Unavailable)
+	wantKind(t, Walk(t.Context(), s.dial(t), Name, func(Entry) error { return nil }), catalog.Unavailable)
 }
 
 // TestWalkThatIsCanceledOnTheWay says so, even if the last answer was good.
@@ -92,7 +92,7 @@ func TestWalkThatIsCanceledOnTheWay(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	err := Walk(ctx, s.options(), Name, func(Entry) error {
+	err := Walk(ctx, s.dial(t), Name, func(Entry) error {
 		n++
 		cancel()
 		return nil
@@ -110,7 +110,7 @@ func TestWalkFollowsALeader(t *testing.T) {
 		s.raw(t, int32(i%4), m.Value)
 	}
 	n := 0
-	if err := Walk(t.Context(), s.options(), Name, func(e Entry) error {
+	if err := Walk(t.Context(), s.dial(t), Name, func(e Entry) error {
 		if n++; e.Offset == 0 && e.Partition < 3 {
 			next := e.Partition + 1
 			return s.MoveTopicPartition(Name, next, (s.LeaderFor(Name, next)+1)%3)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"coldtap/catalog/kafka"
+	"coldtap/cluster"
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/rangeio"
@@ -233,7 +234,12 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 	if err != nil {
 		return err
 	}
-	if err := kafka.Walk(ctx, reach.ClientOptions(), cfg.Metadata.Kafka.Topic, show); err != nil {
+	b, err := cluster.Dial(reach)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := kafka.Walk(ctx, b, cfg.Metadata.Kafka.Topic, show); err != nil {
 		return err
 	}
 	return found()

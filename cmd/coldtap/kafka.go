@@ -70,7 +70,7 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 		return nil, err
 	}
 	m.Follower, err = kafka.Open(ctx, kafka.Options{
-		Client: reach.ClientOptions(), Cluster: m.cluster, Topic: cfg.Metadata.Kafka.Topic, Snapshot: cfg.Metadata.Kafka.Snapshot,
+		Brokers: m.cluster.Brokers(), Cluster: m.cluster, Topic: cfg.Metadata.Kafka.Topic, Snapshot: cfg.Metadata.Kafka.Snapshot,
 		Refresh: time.Duration(cfg.Metadata.Kafka.Refresh), Logger: o.log, Registerer: o.registerer, OnDelete: o.onDelete,
 	})
 	if err != nil {

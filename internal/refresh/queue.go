@@ -68,6 +68,13 @@ func (q *Queue[K, A]) Ask(ctx context.Context, keys ...K) (answer A, err error) 
 // Wanted has a value once calls wait that Take has not seen.
 func (q *Queue[K, A]) Wanted() <-chan struct{} { return q.wanted }
 
+// Waiting is how many calls no look has taken yet.
+func (q *Queue[K, A]) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.calls)
+}
+
 func (q *Queue[K, A]) wake() {
 	select {
 	case q.wanted <- struct{}{}:
@@ -136,9 +143,9 @@ func (q *Queue[K, A]) Close(err error) {
 	q.calls = nil
 }
 
-// Run looks whenever calls wait, until ctx ends: at most parallel looks at a time, each about at most so many keys. look
-// may leave Look.End to another goroutine; the next look may begin when look returns. Run returns when all have. It
-// leaves the calls that still wait to Close.
+// Run looks whenever calls wait, until ctx ends: at most parallel looks at a time, each about at most so many keys.
+// look may leave Look.End to another goroutine; the next look may begin when look returns. Run returns when all have.
+// It leaves the calls that still wait to Close.
 func (q *Queue[K, A]) Run(ctx context.Context, parallel, most int, look func(context.Context, *Look[K, A])) {
 	var running sync.WaitGroup
 	defer running.Wait()
