@@ -62,6 +62,9 @@ func TestImpossibleRestorationsAreDropped(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	if got := tr.Apply(EpochRestored{PartitionID{Topic: topicB}, EpochEnd{0, 0}}); len(got) != 0 {
+		t.Errorf("an epoch that ended with offset 0: %+v", got)
+	}
 	// Two that claim one place are both there, the first one in front.
 	a, b := seg(1, 0, 9, 1, 0), seg(2, 0, 9, 1, 0)
 	a.State, b.State = CopyFinished, CopyFinished

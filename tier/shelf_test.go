@@ -116,6 +116,24 @@ func TestReachOfMergedLeaves(t *testing.T) {
 	t.Error("the last entry is not found")
 }
 
+// A leaf takes its neighbour in when both fit in half a leaf, and not before.
+func TestThinnedLeavesMerge(t *testing.T) {
+	var s shelf[int]
+	at := func(v int) place { return s.seek(func(e *int) bool { return *e < v }) }
+	for v := range 2 * leafMax {
+		s.insert(1, at(v), v)
+	}
+	for v := leafMax + 20; v < 2*leafMax; v++ {
+		s.remove(1, at(v))
+	}
+	for v := range leafMax - 10 {
+		s.remove(1, at(v))
+		if merged := len(s.leaves) == 1; merged != (s.size <= leafMax/2) {
+			t.Fatalf("%d entries in %d leaves", s.size, len(s.leaves))
+		}
+	}
+}
+
 func TestShelfThatGrowsHasFullLeaves(t *testing.T) {
 	var s shelf[int]
 	for v := range 100 * leafMax {

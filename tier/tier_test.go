@@ -129,6 +129,33 @@ func TestOfTwoTopicsWithOneNameTheNewestEventWins(t *testing.T) {
 	}
 }
 
+// The newest event names a topic; an older segment keeps the name that it was copied under.
+func TestNewestEventNamesTheTopic(t *testing.T) {
+	old := seg(1, 0, 99, 0, 0)
+	old.Topic, old.EventTime = "before", 100
+	tr := build(t, []Change{TopicSeen{ID: topicA, Name: "now", At: 200}}, added(old))
+	if s, ok := partition(t, tr).Segment(id(1)); !ok || s.Topic != "before" {
+		t.Errorf("the segment's topic is %q", s.Topic)
+	}
+	for _, c := range []struct {
+		name string
+		at   int64
+		want string
+	}{{"older", 199, "now"}, {"same time", 200, "same time"}, {"newer", 300, "newer"}} {
+		tr.Apply(TopicSeen{ID: topicA, Name: c.name, At: c.at})
+		if topic, ok := tr.Snapshot().TopicByID(topicA); !ok || topic.Name != c.want {
+			t.Errorf("after an event that is %s: %q, want %q", c.name, topic.Name, c.want)
+		}
+	}
+}
+
+func TestBoundsThatWereNotReportedAreUnknown(t *testing.T) {
+	b := partition(t, build(t, finished(seg(1, 5, 9, 0, 5)))).Bounds()
+	if want := (Bounds{Start: 5, LocalStart: -1, HighWatermark: -1, LastStable: -1}); b != want {
+		t.Errorf("%+v, want %+v", b, want)
+	}
+}
+
 func TestTopicsAreListedWhileAPartitionIsKnown(t *testing.T) {
 	p3 := PartitionID{topicA, 3}
 	s := seg(1, 0, 99, 0, 0)
