@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 
-	"github.com/gofrs/flock"
+	"coldtap/internal/atomicfile"
+	"coldtap/internal/filelock"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 // folder is the export's folder, held against other exports. Names are taken below it whatever they are.
 type folder struct {
 	root *os.Root
-	lock *flock.Flock
+	lock *os.File
 }
 
 func openFolder(dir string) (*folder, error) {
@@ -31,11 +30,15 @@ func openFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{root: root, lock: flock.New(filepath.Join(dir, lockName))}
-	held, err := f.lock.TryLock()
-	if err != nil || !held {
+	lock, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
 		root.Close()
-		if err == nil {
+		return nil, err
+	}
+	f := &folder{root, lock}
+	if err := filelock.TryLock(lock); err != nil {
+		f.close()
+		if errors.Is(err, filelock.ErrLocked) {
 			err = fmt.Errorf("another export is writing to %s", dir)
 		}
 		return nil, err
@@ -44,7 +47,7 @@ func openFolder(dir string) (*folder, error) {
 }
 
 func (f *folder) close() error {
-	return errors.Join(f.lock.Unlock(), f.root.Close())
+	return errors.Join(f.lock.Close(), f.root.Close())
 }
 
 // empty refuses a folder that holds anything but what an export leaves behind that was ended before its first manifest.
@@ -63,38 +66,15 @@ func (f *folder) empty(dir string) error {
 
 // replace writes a file in one step: after a crash it is the old one or the new one.
 func (f *folder) replace(name string, content []byte) error {
-	file, err := f.root.Create(name + partial)
+	file, err := atomicfile.Create(f.root, name+partial, 0o666)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	defer file.Close()
+	if _, err := file.Write(content); err != nil {
 		return err
 	}
-	return f.finish(name)
-}
-
-// finish gives a file that is on disk its name.
-func (f *folder) finish(name string) error {
-	if err := f.root.Rename(name+partial, name); err != nil {
-		return err
-	}
-	return f.sync()
-}
-
-// sync makes names durable. Windows has no such call for folders.
-func (f *folder) sync() error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := f.root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return file.Commit(name)
 }
 
 // reopen opens a file for appending behind its first size bytes and drops what follows them; size 0 creates it.
@@ -118,7 +98,7 @@ func (f *folder) reopen(name string, size int64) (*os.File, error) {
 		}
 	}
 	if err == nil && size == 0 {
-		err = f.sync()
+		err = atomicfile.SyncFolder(f.root, ".")
 	}
 	if err != nil {
 		file.Close()

@@ -2,14 +2,13 @@ package export
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"coldtap/internal/atomicfile"
 	"coldtap/internal/jsonenc"
 	"coldtap/segment"
 
@@ -59,11 +58,11 @@ type partSink struct {
 	place    [2]parquet.Value // topic and partition, the same in each row
 	tuning   *tuning
 	files    []File
-	next     int64 // where the part starts
-	scanned  int64 // at the part's start
-	file     *os.File
+	next     int64            // where the part starts
+	scanned  int64            // at the part's start
+	file     *atomicfile.File // nil: the part has no record yet
 	bytes    countedWriter
-	writer   *parquet.GenericWriter[any] // nil: the part has no record yet
+	writer   *parquet.GenericWriter[any]
 	records  int64
 	row      parquet.Row
 	rowGroup int64 // bytes that the row group holds so far
@@ -71,7 +70,7 @@ type partSink struct {
 
 // countedWriter counts what reaches the file.
 type countedWriter struct {
-	file *os.File
+	file *atomicfile.File
 	n    int64
 }
 
@@ -92,7 +91,7 @@ func newPartSink(e *export, name string, p *Partition) *partSink {
 }
 
 func (s *partSink) open() (err error) {
-	if s.file, err = s.folder.root.Create(s.name + partial); err != nil {
+	if s.file, err = atomicfile.Create(s.folder.root, s.name+partial, 0o666); err != nil {
 		return err
 	}
 	s.bytes = countedWriter{file: s.file}
@@ -101,7 +100,7 @@ func (s *partSink) open() (err error) {
 }
 
 func (s *partSink) write(r *segment.Record) error {
-	if s.writer == nil {
+	if s.file == nil {
 		if err := s.open(); err != nil {
 			return err
 		}
@@ -187,27 +186,23 @@ func partOf(name string) (begins string) {
 const scanPerPart = 32
 
 func (s *partSink) settle(next, scanned int64, force bool) ([]File, bool, error) {
-	if s.writer == nil {
+	if s.file == nil {
 		s.next, s.scanned = next, scanned
 		return s.files, true, nil
 	}
 	if !force && s.bytes.n < s.tuning.partBytes && scanned-s.scanned < scanPerPart*s.tuning.partBytes {
 		return nil, false, nil
 	}
-	err := s.writer.Close()
-	if err == nil {
-		err = s.file.Sync()
-	}
-	err = errors.Join(err, s.file.Close())
-	s.writer, s.file = nil, nil
-	if err != nil {
+	if err := s.writer.Close(); err != nil {
 		return nil, false, err
 	}
 	name := partName(s.name, s.next)
-	if err := s.folder.root.Rename(s.name+partial, name); err != nil {
+	if err := s.file.Commit(name); err != nil {
 		return nil, false, err
 	}
-	if err := s.folder.sync(); err != nil {
+	err := s.file.Close()
+	s.file = nil
+	if err != nil {
 		return nil, false, err
 	}
 	s.files = append(s.files, File{Name: name, Bytes: s.bytes.n, Records: s.records, StartOffset: s.next, NextOffset: next})
@@ -220,5 +215,5 @@ func (s *partSink) close() error {
 	if s.file == nil {
 		return nil
 	}
-	return errors.Join(s.file.Close(), s.folder.root.Remove(s.name+partial))
+	return s.file.Close()
 }

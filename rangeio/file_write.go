@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"coldtap/internal/atomicfile"
 	"coldtap/internal/filelock"
 )
 
@@ -59,20 +59,14 @@ func (s *fileStore) put(ctx context.Context, key string, c Content) (info Info, 
 // replace writes c beside name and renames it over name.
 func (s *fileStore) replace(ctx context.Context, name string, c Content) (Info, error) {
 	temp := path.Join(path.Dir(name), tempPrefix+rand.Text())
-	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	f, err := atomicfile.Create(s.root, temp, 0o640)
 	if err != nil {
 		return Info{}, err
 	}
-	renamed := false
-	defer func() {
-		f.Close()
-		if !renamed {
-			s.root.Remove(temp)
-		}
-	}()
-	// The lock says that the writer lives; clean, maybe in another process, takes files without one for leftovers, and
-	// this one if it came first.
-	if err := filelock.Lock(f); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	defer f.Close()
+	// The lock says that the writer lives. clean, maybe in another process, removes files that are not locked, and this
+	// one too if it ran before the lock.
+	if err := filelock.Lock(f.File); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Info{}, err
 	}
 	if _, err := s.root.Lstat(temp); err != nil {
@@ -81,14 +75,7 @@ func (s *fileStore) replace(ctx context.Context, name string, c Content) (Info, 
 	if err := copyContent(ctx, f, c); err != nil {
 		return Info{}, err
 	}
-	if err := f.Sync(); err != nil {
-		return Info{}, err
-	}
-	if err := s.root.Rename(temp, name); err != nil {
-		return Info{}, err
-	}
-	renamed = true
-	if err := s.syncFolder(path.Dir(name)); err != nil {
+	if err := f.Commit(name); err != nil {
 		return Info{}, err
 	}
 	fi, err := f.Stat()
@@ -144,7 +131,7 @@ func (s *fileStore) Delete(ctx context.Context, key string) error {
 	}
 	// Not durable, a removal could be undone by a crash after the metadata has forgotten the segment.
 	dir := path.Dir(name)
-	if err := s.syncFolder(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.SyncFolder(s.root, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(fileKind(err), err)
 	}
 	for ; dir != "."; dir = path.Dir(dir) {
@@ -172,7 +159,7 @@ func (s *fileStore) prepare(dir string) error {
 		return err
 	}
 	for d := dir; d != "."; d = path.Dir(d) {
-		if err := s.syncFolder(path.Dir(d)); err != nil {
+		if err := atomicfile.SyncFolder(s.root, path.Dir(d)); err != nil {
 			return err
 		}
 	}
@@ -217,18 +204,4 @@ func (s *fileStore) clean(dir string) {
 		}
 		f.Close()
 	}
-}
-
-// syncFolder makes the names in a folder durable.
-func (s *fileStore) syncFolder(dir string) error {
-	d, err := s.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Some network file systems cannot sync a folder and say EINVAL; they write names through.
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return fmt.Errorf("sync of folder %s: %w", dir, err)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"coldtap/internal/atomicfile"
 	"coldtap/layout"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -91,29 +92,13 @@ func readFile(path, identity string) (*known, error) {
 	return decode(f, info.Size(), identity)
 }
 
-// writeFile is atomic: whoever reads the file sees the one before or the new one.
-func writeFile(path, identity string, k *known) (err error) {
+// writeFile replaces the file.
+func writeFile(path, identity string, k *known) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	// One name, so that crashes leave one file. Two processes that share it spoil it for each other, and notice.
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err := encode(f, identity, k); err != nil {
-		return err
-	}
-	if err := cmp.Or(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(path, filepath.Base(path)+".tmp", 0o600, func(w io.Writer) error { return encode(w, identity, k) })
 }
 
 // encode writes what is known of manifests that are fine. The same knowledge gives the same bytes.

@@ -13,5 +13,5 @@
 //   - A reader sees whole commits only, within one poll, and never writes to the tables.
 //
 // Non-goals: several writers, network file systems (SQLite's locks and shared memory need a local one), and shrinking
-// the file. The writer's lock is flock, so writing is for Unix.
+// the file.
 package embedded

@@ -10,8 +10,8 @@ import (
 	"coldtap/internal/filelock"
 )
 
-// lock is the one-writer lock: flock on a file beside the database. SQLite's own locks are held for a transaction only,
-// and the kernel drops this one when its process dies, however it dies. The file itself stays.
+// lock is the one-writer lock: the kernel's, on a file beside the database. SQLite's own locks are held for a
+// transaction only, and the kernel drops this one when its process dies, however it dies. The file itself stays.
 type lock struct{ file *os.File }
 
 func acquire(path string) (*lock, error) {

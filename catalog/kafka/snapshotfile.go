@@ -10,10 +10,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"coldtap/internal/atomicfile"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -62,42 +64,12 @@ type replayed struct {
 }
 
 // saveSnapshot replaces the file at path, durably: a crash leaves the old one or the new one.
-func saveSnapshot(path string, r *replayed) (err error) {
+func saveSnapshot(path string, r *replayed) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			file.Close()
-			os.Remove(file.Name())
-		}
-	}()
-	out := bufio.NewWriterSize(file, 256<<10)
-	if err := writeSnapshot(out, r); err != nil {
-		return err
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	temp := fmt.Sprintf("%s.%d.tmp", filepath.Base(path), rand.Uint64())
+	return atomicfile.Write(path, temp, 0o600, func(w io.Writer) error { return writeSnapshot(w, r) })
 }
 
 // removeStale removes what crashes while writing have left beside path.

@@ -57,6 +57,7 @@ var allowed = map[string][]string{
 	"internal/refresh":    {},
 	"internal/rfc3339":    {},
 	"internal/filelock":   {},
+	"internal/atomicfile": {},
 	"internal/archtest":   {},
 	"bench/simstore":      {"rangeio"},
 

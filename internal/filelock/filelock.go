@@ -1,5 +1,6 @@
-// Package filelock locks whole files against other processes: exclusively, advisory, and dropped by the kernel when the
-// process dies, however it dies (flock). Where there is no flock every call is errors.ErrUnsupported.
+// Package filelock locks whole files against other processes: exclusively, and dropped by the kernel when the process
+// dies, however it dies. On Unix it is flock, on Windows LockFileEx. Java's lock on a log directory is another thing:
+// fcntl, which flock does not see.
 package filelock
 
 import "errors"
