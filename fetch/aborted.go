@@ -12,47 +12,6 @@ import (
 	"coldtap/tier"
 )
 
-// abortedBatches tells which batches of a segment belong to aborted transactions. Batches are asked about in offset
-// order; asking again about the same one is fine.
-type abortedBatches struct {
-	list   []segment.AbortedTxn // by FirstOffset
-	at     int
-	active map[int64]int64 // producer → offset of the abort marker of its latest transaction begun so far
-}
-
-// set begins with another segment's list.
-func (a *abortedBatches) set(list []segment.AbortedTxn) {
-	a.list = list
-	a.rewind()
-}
-
-func (a *abortedBatches) rewind() {
-	a.at = 0
-	clear(a.active)
-}
-
-// hides says whether the batch is data of an aborted transaction: one of its producer's that began at or before it and
-// whose marker comes after it.
-func (a *abortedBatches) hides(h *segment.Header) bool {
-	last := h.LastOffset()
-	for a.at < len(a.list) && a.list[a.at].FirstOffset <= last {
-		t := &a.list[a.at]
-		a.at++
-		if t.LastOffset < h.BaseOffset {
-			continue
-		}
-		if a.active == nil {
-			a.active = make(map[int64]int64)
-		}
-		a.active[t.ProducerID] = max(a.active[t.ProducerID], t.LastOffset)
-	}
-	if len(a.active) == 0 || !h.IsTransactional() {
-		return false
-	}
-	marker, ok := a.active[h.ProducerID]
-	return ok && h.BaseOffset <= marker
-}
-
 // abortedIn gives the aborted transactions with data in seg, by first offset, and the offset up to which that list is
 // proven to be complete: MaxInt64 when it is for the whole segment.
 //
@@ -60,7 +19,7 @@ func (a *abortedBatches) hides(h *segment.Header) bool {
 // searched, as brokers do (RemoteLogManager.collectAbortedTransactions), since an entry stands where its ABORT marker
 // is. A producer snapshot ends the search: a transaction that began in or before seg, has no entry so far and is not
 // open in the snapshot was committed. Brokers go on in their local segments; here proof ends with the tier.
-func (st *Stream) abortedIn(ctx context.Context, seg *tier.Segment, entry *indexcache.Entry) ([]segment.AbortedTxn, int64, error) {
+func (p *planner) abortedIn(ctx context.Context, part *tier.Partition, seg *tier.Segment, entry *indexcache.Entry) ([]segment.AbortedTxn, int64, error) {
 	if entry.Decided && entry.TxnErr == nil {
 		return entry.Aborted, math.MaxInt64, nil
 	}
@@ -68,11 +27,11 @@ func (st *Stream) abortedIn(ctx context.Context, seg *tier.Segment, entry *index
 	upper := seg.EndOffset + 1
 	decidedEnd := seg.BaseOffset // what is proven by no snapshot
 	for s, e := seg, entry; ; e = nil {
-		next, more := st.part.Next(s)
+		next, more := part.Next(s)
 		// A segment without aborts is worth reading only for the last snapshot of all.
 		if e == nil && (!s.TxnIndexEmpty || !more) {
 			var err error
-			if e, err = st.index(ctx, s); err != nil {
+			if e, err = p.index(ctx, s); err != nil {
 				return nil, 0, err
 			}
 		}

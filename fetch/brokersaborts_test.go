@@ -121,7 +121,7 @@ func (s *stand) abortsBehind(t *testing.T, row *clusterfixture.Fetch, last int64
 	defer st.Close()
 	seen := map[segment.AbortedTxn]bool{}
 	note := func() {
-		for _, a := range st.aborted.list {
+		for _, a := range st.filter.aborted.list {
 			seen[a] = true
 		}
 	}
@@ -131,7 +131,7 @@ func (s *stand) abortsBehind(t *testing.T, row *clusterfixture.Fetch, last int64
 		err := st.NextRun(t.Context(), &run)
 		note()
 		if errors.Is(err, io.EOF) {
-			return slices.Collect(maps.Keys(seen)), st.decidedEnd
+			return slices.Collect(maps.Keys(seen)), st.filter.decidedEnd
 		}
 		if err != nil {
 			t.Fatal(err)

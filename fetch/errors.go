@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"coldtap/cache"
+	"coldtap/fetch/scan"
 	"coldtap/indexcache"
 	"coldtap/internal/errkind"
 	"coldtap/segment"
+	"coldtap/tier"
 )
 
 // Kind classifies an Error.
@@ -67,9 +69,6 @@ type Error struct {
 	Bounds     Bounds       // for OutOfRange; else all 0
 	RetryAfter time.Duration
 	Err        error
-
-	doubt bool  // of Damaged: seen in bytes that no checksum has confirmed
-	past  int64 // of Damaged: log position below which bytes cannot be had from the store at all, 0 = they can
 }
 
 // Error gives the detail, then where it happened and why.
@@ -117,6 +116,34 @@ func failure(kind Kind, cause error, format string, args ...any) *Error {
 	switch kind {
 	case Busy, NotReady, Unreachable:
 		e.RetryAfter = retryAfter
+	}
+	return e
+}
+
+func kindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return 0
+}
+
+// scanFault makes an *Error of what a scanner found wrong with a segment's log; other errors stay as they are.
+func scanFault(err error, seg *tier.Segment) error {
+	found, ok := errors.AsType[*scan.Error](err)
+	if !ok {
+		return err
+	}
+	if loaders, ok := errors.AsType[*Error](found.Err); ok {
+		e := *loaders // that the bytes can't be had is the loader's error
+		e.NextOffset = found.NextOffset
+		return &e
+	}
+	e := &Error{Kind: Damaged, Detail: found.Detail, Segment: seg.ID, Position: found.Position, NextOffset: found.NextOffset, Err: found.Err}
+	switch found.Kind {
+	case scan.TooLarge:
+		e.Kind, e.Detail = TooLarge, e.Detail+"; application/vnd.kafka.recordbatch gives it undecoded"
+	case scan.Changed:
+		e.Kind, e.RetryAfter = Unreachable, retryAfter
 	}
 	return e
 }

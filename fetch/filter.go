@@ -1,228 +1,171 @@
 package fetch
 
 import (
-	"context"
+	"cmp"
+	"math"
+	"slices"
+	"sort"
 
 	"coldtap/segment"
 )
 
-// verdict is what examine found.
-type verdict uint8
+// filter decides about batches by their headers: whether the answer shows a batch, passes it over, or ends before it.
+// It keeps count of what the answer has, against its limits.
+type filter struct {
+	kind      kindOfRead
+	isolation Isolation
+	times     timeRange
+	rangeEnd  int64 // exclusive; MaxInt64 = none
+	search    int64 // for readOffset: the timestamp that is looked for
+
+	// Limits of a raw answer or one of records.
+	maxBytes   int64
+	maxRecords int64 // 0 = none
+	freeScan   int64 // hidden bytes that do not count towards maxBytes
+
+	// Of the segment that is read.
+	aborted    abortedBatches
+	decidedEnd int64 // read_committed ends here; MaxInt64 = the segment is decided
+
+	// What the answer has.
+	progress bool  // data was handed out
+	served   int64 // bytes that count towards maxBytes
+	records  int64
+	hidden   int64 // bytes of batches that were passed over
+}
+
+// trust is how far a batch's header is believed.
+type trust uint8
 
 const (
-	passes    verdict = iota + 1 // header and body describe a batch to hand out
-	passed                       // a batch was passed over
-	elsewhere                    // asked to stay: the next batch to hand out does not lie on in the same chunk
-	ended
+	unconfirmed trust = iota // it was read where an index said, and may be none
+	doubtful                 // its offset does not follow on the batch before
+	following                // its offset does
+	checked                  // the batch is sound
 )
 
-// examine finds the next batch to hand out. With stay it looks no further than the chunk at hand, and at no batch that
-// would leave a gap after the one before.
-func (st *Stream) examine(ctx context.Context, stay bool) (verdict, error) {
-	for st.end == 0 {
-		if st.spent() {
-			st.finish(EndLimit)
-			break
-		}
-		if st.next >= st.rangeEnd {
-			st.finish(EndRange)
-			break
-		}
-		// Whatever follows the claimed last offset is no data: a preallocated log may have a tail of zeros.
-		if st.cur.pos >= st.cur.seg.Size || st.last == st.cur.seg.EndOffset {
-			if stay {
-				return elsewhere, nil
-			}
-			if err := st.nextSegment(ctx); err != nil {
-				if err := st.recover(ctx, err); err != nil {
-					return 0, err
-				}
-			}
-			continue
-		}
-		if stay && !st.cur.headerInside() {
-			return elsewhere, nil
-		}
-		v, err := st.look(ctx, stay)
-		switch {
-		case err != nil && stay:
-			// What was found is handed out first; the fault shows again.
-			return elsewhere, nil
-		case err != nil:
-			if err := st.repair(ctx, err); err != nil {
-				return 0, err
-			}
-		case v != passed:
-			return v, nil
-		case stay:
-			return elsewhere, nil
-		}
-	}
-	return ended, nil
+// action is what becomes of a batch.
+type action uint8
+
+const (
+	emit action = iota + 1
+	skip
+	stop
+)
+
+// decision is about one batch.
+type decision struct {
+	action
+	why hidden    // of skip
+	end EndReason // of stop
 }
 
-// spent says that nothing more fits the answer.
-func (st *Stream) spent() bool {
-	r := &st.req
-	if st.view == readOffset {
-		return false
+// decide says what becomes of a batch; below says that it ends below what is asked for. Where the answer ends before a
+// batch its bytes need not be read, so the end is decided by a header that is not checked yet, as far as it is
+// believed.
+func (f *filter) decide(h *segment.Header, below bool, t trust) decision {
+	d := decision{action: emit}
+	if why, hide := f.hides(h); below {
+		d = decision{action: skip, why: hiddenBefore}
+	} else if hide {
+		d = decision{action: skip, why: why}
 	}
-	return r.MaxRecords > 0 && st.records >= r.MaxRecords ||
-		st.progress && st.served > r.MaxBytes-segment.HeaderSize ||
-		st.hiddenBytes > st.svc.freeScan && st.hiddenBytes-st.svc.freeScan > r.MaxBytes
+	var end EndReason
+	switch t {
+	case following:
+		end = f.beyond(h, h.BaseOffset)
+	case checked:
+		end = f.beyond(h, h.LastOffset())
+	}
+	if end == 0 && d.action == emit && f.overflows(h) && (t == checked || t != unconfirmed && h.BaseOffset < f.rangeEnd) {
+		end = EndLimit
+	}
+	if end != 0 {
+		return decision{action: stop, end: end}
+	}
+	return d
 }
 
-// look examines the batch at the cursor.
-func (st *Stream) look(ctx context.Context, stay bool) (verdict, error) {
-	c := &st.cur
-	c.seq.budget = st.affordable()
-	h, err := c.header(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := st.plausible(&h); err != nil {
-		return 0, err
-	}
-	last, size := h.LastOffset(), h.Size()
-	reason, hide := st.hides(&h)
-	if last < st.target {
-		reason, hide = hiddenBefore, true
-	}
-	follows := c.follows(&h, st.last)
-	// Where the answer ends before the batch, its bytes need not come; but at a position that is not confirmed they may be
-	// no header at all, and an offset that does not follow may be a wrong one.
-	if !st.locating && (follows && st.beyond(&h, h.BaseOffset) || h.BaseOffset < st.rangeEnd && st.overflows(&h, hide)) {
-		return ended, nil
-	}
-	want := toPass
+// spent says why the answer ends before any further batch; 0 when it goes on at an offset.
+func (f *filter) spent(next int64) EndReason {
 	switch {
-	case hide:
-	case st.needsRecords(&h) && c.joinable(&h):
-		want = toDecode
-	case st.view == readRaw:
-		want = toSend
+	case f.maxRecords > 0 && f.records >= f.maxRecords, f.progress && f.served > f.maxBytes-segment.HeaderSize,
+		f.hidden > f.freeScan && f.hidden-f.freeScan > f.maxBytes:
+		return EndLimit
+	case next >= f.rangeEnd:
+		return EndRange
 	}
-	// Decoding may wait for memory, which nobody may do who holds a run's chunk.
-	if stay && (want == toDecode || c.pos+size > c.cur.to || !follows && !c.glanceInside(c.pos+size)) {
-		return elsewhere, nil
-	}
-	// What is passed over is checked too: a header that lies could hide records.
-	b, err := c.batch(ctx, &h, want)
-	if err != nil {
-		return 0, err
-	}
-	if !follows {
-		proven, err := c.neighbours(ctx, &h, st.last)
-		if err != nil {
-			return 0, err
-		}
-		if !proven && st.locating && !st.fellBack {
-			// With a batch before it, this one is in order or is not.
-			return passed, st.stepBack()
-		}
-		if b, err = c.batch(ctx, &h, want); err != nil {
-			return 0, err
-		}
-	}
-	if st.beyond(&h, last) || st.overflows(&h, hide) {
-		return ended, nil
-	}
-	st.locating = false
-	c.accept()
-	if hide {
-		st.passOver(&h, reason)
-		return passed, nil
-	}
-	st.header, st.body = h, b
-	if st.view == readRaw {
-		return st.trim(ctx)
-	}
-	return passes, nil
+	return 0
 }
 
-// beyond ends the stream if the batch lies behind the range, or reaches with the offset reach into what is not decided.
-func (st *Stream) beyond(h *segment.Header, reach int64) bool {
+// beyond says that the batch lies behind the range, or reaches with the offset reach into what is not decided.
+func (f *filter) beyond(h *segment.Header, reach int64) EndReason {
 	switch {
 	// A compressed message of magic 0 or 1 names only its last offset.
-	case h.BaseOffset >= st.rangeEnd && (h.Magic >= 2 || h.Codec() == segment.None):
-		st.finish(EndRange)
-	case reach >= st.decidedEnd:
-		st.undecided(h.BaseOffset)
-	default:
-		return false
+	case h.BaseOffset >= f.rangeEnd && (h.Magic >= 2 || h.Codec() == segment.None):
+		return EndRange
+	case reach >= f.decidedEnd:
+		return EndUndecided
 	}
-	return true
+	return 0
 }
 
-// overflows ends the stream if the answer has no room for the batch.
-func (st *Stream) overflows(h *segment.Header, hide bool) bool {
-	if hide || !st.progress || st.served+h.Size() <= st.req.MaxBytes || st.view == readOffset {
-		return false
-	}
-	st.finish(EndLimit)
-	return true
+// overflows says that the answer has no room for the batch. The first one with data is always whole.
+func (f *filter) overflows(h *segment.Header) bool {
+	return f.progress && f.served+h.Size() > f.maxBytes
 }
 
-// affordable is how many bytes, from the cursor on, the answer may still take.
-func (st *Stream) affordable() int64 {
-	if st.view == readOffset {
-		return st.cur.seg.Size
+// room is how many bytes the answer may still take.
+func (f *filter) room() int64 {
+	if f.kind == readOffset {
+		return math.MaxInt64 / 2
 	}
-	return max(st.req.MaxBytes-st.served, 1)
+	return min(max(f.maxBytes-f.served, 1), math.MaxInt64/2)
 }
 
 // hides says whether the reader is not to see the batch, and why.
-func (st *Stream) hides(h *segment.Header) (hidden, bool) {
-	if h.IsControl() && (st.req.Isolation == ReadCommitted || st.view != readRaw) {
+func (f *filter) hides(h *segment.Header) (hidden, bool) {
+	if h.IsControl() && (f.isolation == ReadCommitted || f.kind != readRaw) {
 		return hiddenControl, true
 	}
-	if st.req.Isolation == ReadCommitted && st.aborted.hides(h) {
+	if f.isolation == ReadCommitted && f.aborted.hides(h) {
 		return hiddenAborted, true
 	}
-	return hiddenByTime, st.times.set() && st.view != readOffset && st.times.skips(h)
-}
-
-// passOver books a batch that is not handed out and steps behind it.
-func (st *Stream) passOver(h *segment.Header, reason hidden) {
-	st.tally.skipped[reason]++
-	if reason != hiddenBefore {
-		st.hiddenBytes += h.Size()
-		st.reach(h.LastOffset())
-	}
-	st.step(h)
+	return hiddenByTime, f.times.set() && f.kind != readOffset && f.times.skips(h)
 }
 
 // needsRecords says whether the batch's records are looked at, not only its header.
-func (st *Stream) needsRecords(h *segment.Header) bool {
-	switch st.view {
+func (f *filter) needsRecords(h *segment.Header, next int64) bool {
+	switch f.kind {
 	case readRecords:
 		return true
 	case readOffset:
-		return h.MaxTimestamp >= st.hintTime
+		return h.MaxTimestamp >= f.search
 	}
-	return st.scans(h)
+	return f.counts(h, next)
 }
 
-// scans says whether the batch's records are looked at before any of them is handed out: for those that are wanted, and
-// for the one that ends the answer.
-func (st *Stream) scans(h *segment.Header) bool {
-	t := &st.times
+// counts says whether the batch's records are looked at before any of them is handed out: for those that are wanted,
+// and for the one that ends the answer.
+func (f *filter) counts(h *segment.Header, next int64) bool {
+	t := &f.times
 	switch {
 	case h.IsControl() || h.Count == 0:
 		return false
 	case t.stopsAt(h.MaxTimestamp):
 		return true
-	case st.view == readRecords:
+	case f.kind == readRecords:
 		return t.set() && !t.whole(h)
-	case st.req.MaxRecords > 0 && (st.countOf(h) < 0 || t.set() && !t.whole(h)):
+	case f.maxRecords > 0 && (f.countOf(h, next) < 0 || t.set() && !t.whole(h)):
 		return true
 	}
 	return t.set() && !t.overlaps(h)
 }
 
-// countOf is how many of a batch's records lie in the range, as far as its header tells; -1 when it does not.
-func (st *Stream) countOf(h *segment.Header) int64 {
-	first, last := max(h.BaseOffset, st.next), min(h.LastOffset(), st.rangeEnd-1)
+// countOf is how many of a batch's records lie in the range, from next on, as far as its header tells; -1 when it does
+// not.
+func (f *filter) countOf(h *segment.Header, next int64) int64 {
+	first, last := max(h.BaseOffset, next), min(h.LastOffset(), f.rangeEnd-1)
 	switch {
 	case h.Magic < 2:
 		return -1
@@ -234,100 +177,46 @@ func (st *Stream) countOf(h *segment.Header) int64 {
 	return -1
 }
 
-// trim decides about a batch of a raw answer by its records, where that takes them: it ends the range within the batch
-// that holds the record to stop at, counts records, and passes over what no timestamp asks for.
-func (st *Stream) trim(ctx context.Context) (verdict, error) {
-	c, h := &st.cur, &st.header
-	st.wanted = 0
-	if !st.scans(h) {
-		if st.req.MaxRecords > 0 && !h.IsControl() {
-			st.wanted = st.countOf(h)
-		}
-		return passes, nil
+// goal is what the planner has to know of an answer that goes on at next.
+func (f *filter) goal(next int64) goal {
+	g := goal{committed: f.isolation == ReadCommitted, end: min(f.rangeEnd, f.decidedEnd), from: f.times.from, until: f.times.hint()}
+	if more := f.maxRecords - f.records; f.maxRecords > 0 && more < math.MaxInt64-next {
+		g.end = min(g.end, next+more)
 	}
-	err := st.scan(ctx)
-	c.closeDecoder() // the run is held for as long as the client takes, the records are done with
-	if err != nil && kindOf(c.fault(err)) == TooLarge {
-		// There is no looking into it, so it comes, and counts for as many records as its header says.
-		st.wanted = max(int64(h.Count), 0)
-		st.body, err = c.batch(ctx, h, toSend)
-		return passes, err
+	if f.kind == readOffset {
+		g.search, g.from, g.until = true, f.search, f.search
 	}
-	if err != nil {
-		return 0, err
-	}
-	if st.wanted == 0 && st.next >= st.rangeEnd {
-		st.finish(EndRange)
-		return ended, nil
-	}
-	if st.wanted == 0 && !st.times.overlaps(h) {
-		st.passOver(h, hiddenByTime)
-		return passed, nil
-	}
-	// Decoding may have had to let go of the chunks.
-	b, err := c.batch(ctx, h, toDecode)
-	st.body = b
-	return passes, err
+	return g
 }
 
-// scan opens the batch and counts its records in the range, which ends at the record that the time range stops at.
-func (st *Stream) scan(ctx context.Context) error {
-	c := &st.cur
-again:
-	if err := c.open(ctx, &st.header); err != nil {
-		return err
-	}
-	st.wanted = 0
-	var rec segment.Record
-	for {
-		more, err := c.decoder.Next(&rec)
-		if overBudget(err) {
-			if err := c.waitForMemory(ctx); err != nil {
-				return err
-			}
-			goto again
-		}
-		if err != nil || !more {
-			return err
-		}
-		switch {
-		case rec.Offset < st.next:
-		case rec.Offset >= st.rangeEnd:
-			return nil
-		case st.times.stopsAt(rec.Timestamp):
-			st.rangeEnd = rec.Offset
-			if st.wanted == 0 {
-				st.next = max(st.next, rec.Offset)
-			}
-			return nil
-		case st.times.holds(rec.Timestamp):
-			st.wanted++
+// abortedBatches tells which batches of a segment belong to aborted transactions.
+type abortedBatches struct {
+	list []segment.AbortedTxn // by producer and first offset; LastOffset is the greatest of the producer's so far
+}
+
+// set takes another segment's list.
+func (a *abortedBatches) set(list []segment.AbortedTxn) {
+	a.list = append(a.list[:0], list...)
+	slices.SortFunc(a.list, func(x, y segment.AbortedTxn) int {
+		return cmp.Or(cmp.Compare(x.ProducerID, y.ProducerID), cmp.Compare(x.FirstOffset, y.FirstOffset))
+	})
+	for i := 1; i < len(a.list); i++ {
+		if before, t := &a.list[i-1], &a.list[i]; t.ProducerID == before.ProducerID {
+			t.LastOffset = max(t.LastOffset, before.LastOffset)
 		}
 	}
 }
 
-// reach notes that everything up to last was handed out, or is not to be seen.
-func (st *Stream) reach(last int64) {
-	st.next = max(st.next, min(last+1, st.rangeEnd))
-}
-
-// step puts the cursor behind a batch. One below the target was seen before.
-func (st *Stream) step(h *segment.Header) {
-	if h.LastOffset() >= st.target {
-		st.wait.progressed()
+// hides says whether the batch is data of an aborted transaction: one of its producer's that began at or before its end
+// and whose marker comes after it.
+func (a *abortedBatches) hides(h *segment.Header) bool {
+	if len(a.list) == 0 || !h.IsTransactional() {
+		return false
 	}
-	st.cur.pos += h.Size()
-	st.last = h.LastOffset()
-	st.cur.joined = -1
-}
-
-// plausible checks what no checksum covers: the offsets, against the segment's claim, the batch before, and the index.
-func (st *Stream) plausible(h *segment.Header) error {
-	if e := st.cur.contradicts(h, st.last); e != nil {
-		return e
-	}
-	if st.locating && h.BaseOffset > st.target && (h.Magic >= 2 || h.Codec() == segment.None) {
-		return st.cur.doubtful("the offset index places offset %d at a batch of offsets %d to %d", st.target, h.BaseOffset, h.LastOffset())
-	}
-	return nil
+	last := h.LastOffset()
+	i := sort.Search(len(a.list), func(i int) bool {
+		t := &a.list[i]
+		return t.ProducerID > h.ProducerID || t.ProducerID == h.ProducerID && t.FirstOffset > last
+	})
+	return i > 0 && a.list[i-1].ProducerID == h.ProducerID && h.BaseOffset <= a.list[i-1].LastOffset
 }

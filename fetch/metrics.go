@@ -1,6 +1,9 @@
 package fetch
 
 import (
+	"errors"
+
+	"coldtap/fetch/scan"
 	"coldtap/internal/errkind"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -114,30 +117,38 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // tally is what one stream adds to the metrics when it closes: a counter per batch would be an atomic write per batch.
 type tally struct {
-	records   int64
-	served    int64
-	skipped   [hiddenKinds]int64
-	fallbacks int64
+	records int64
+	served  int64
+	skipped [hiddenKinds]int64
 }
 
-func (m *metrics) finish(kind kindOfRead, isolation Isolation, end EndReason, failed *Error, t *tally, crcBytes int64) {
+// finish adds up what a stream, and its scanner, have counted.
+func (m *metrics) finish(st *Stream) {
 	result := resultStopped
-	switch {
-	case failed != nil:
+	if failed, ok := errors.AsType[*Error](st.err); ok {
 		result = resultKinds + int(failed.Kind)
-	case end < endSegment:
-		result = int(end)
+	} else if st.end < endSegment {
+		result = int(st.end)
 	}
-	m.requests[kind][isolation&1][result].Inc()
+	kind, t := st.filter.kind, &st.tally
+	m.requests[kind][st.req.Isolation&1][result].Inc()
 	if c := m.served[kind]; c != nil {
 		c.Add(float64(t.served))
 	}
 	m.records.Add(float64(t.records))
+	t.skipped[hiddenBefore] += st.scan.Stats.SteppedOver
 	for reason, n := range t.skipped {
 		if n > 0 {
 			m.skipped[reason].Add(float64(n))
 		}
 	}
-	m.fallbacks.Add(float64(t.fallbacks))
-	m.crcBytes.Add(float64(crcBytes))
+	m.scanned(&st.scan.Stats)
+}
+
+// scanned adds what a scanner has counted.
+func (m *metrics) scanned(s *scan.Stats) {
+	m.fallbacks.Add(float64(s.Fallbacks))
+	m.crcBytes.Add(float64(s.CRCBytes))
+	m.refetches[healed].Add(float64(s.Healed))
+	m.refetches[stillDamaged].Add(float64(s.StillDamaged))
 }

@@ -54,61 +54,96 @@ func (s *Service) Plan(ctx context.Context, req *Request) (*Plan, error) {
 }
 
 func (st *Stream) plan(ctx context.Context, p *Plan) error {
-	seg, pos, until := st.cur.seg, st.cur.pos, st.cur.seq.spans[0].until
+	l, f := &st.planner, &st.filter
+	seg, pos, until := st.seg, st.scan.Position(), l.until
 	// What one segment's small files bring may tell the layout about the others.
-	if _, err := st.index(ctx, seg); err != nil && kindOf(err) != Missing {
+	if _, err := l.index(ctx, seg); err != nil && kindOf(err) != Missing {
 		return err
 	}
+	g := f.goal(st.next)
 	loaded := true
-	for left := max(st.req.MaxBytes, 1); ; {
+	for left := f.room(); ; {
 		to := max(min(until, pos+min(left, seg.Size)), pos)
 		if to > pos {
-			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, loaded))
+			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, !loaded && g.needsIndex(seg, seg.BaseOffset)))
 		}
 		left -= to - pos
-		next, more := st.segmentAfter(seg)
-		if left <= 0 || st.endsIn(seg) || !more || st.expectedEnd() <= next.BaseOffset {
+		next, more := segmentAfter(st.locator.part, seg, g.from)
+		if left <= 0 || g.endsIn(seg) || !more || g.end <= next.BaseOffset {
 			return nil
 		}
 		if len(p.Segments) == maxPlanned {
 			p.Cut = true
 			return nil
 		}
-		pos, until, loaded = 0, next.Size, false
-		if st.endsIn(next) {
-			entry, err := st.index(ctx, next)
+		seg, pos, until, loaded = next, 0, next.Size, g.endsIn(next)
+		if loaded {
+			// With read_committed it takes the indexes of segments behind it too.
+			o, err := l.open(ctx, st.locator.part, seg, seg.BaseOffset, g)
 			if err != nil {
 				return err
 			}
-			if st.req.Isolation == ReadCommitted {
-				// It takes the indexes of segments behind it too.
-				if _, _, err := st.abortedIn(ctx, next, entry); err != nil {
-					return err
-				}
-			}
-			until, loaded = st.readAheadUntil(next, entry), true
+			until = o.until
 		}
-		seg = next
 	}
 }
 
-// planSegment plans bytes [from, to) of a segment's log; loaded says that its small files were just read.
-func (st *Stream) planSegment(seg *tier.Segment, from, to int64, loaded bool) PlanSegment {
+// planSegment plans bytes [from, to) of a segment's log; files says that its small files are needed too.
+func (st *Stream) planSegment(seg *tier.Segment, from, to int64, files bool) PlanSegment {
 	_, chunk := st.svc.cfg.Logs(seg)
 	chunk = max(chunk, 1)
 	part := PlanSegment{Segment: seg, From: from, To: to, Chunk: chunk,
-		FirstChunk: from / chunk, LastChunk: (to - 1) / chunk}
+		FirstChunk: from / chunk, LastChunk: lastChunk(to, chunk)}
 	var missing []int64
+	key := cache.Key{Segment: seg.Key()}
 	for n := part.FirstChunk; n <= part.LastChunk; n++ {
-		if st.svc.cfg.Chunks.Contains(cache.Key{Segment: seg.Key(), Chunk: int32(n)}) {
+		if key.Chunk = int32(n); st.svc.cfg.Chunks.Contains(key) {
 			part.InMemory++
 		} else {
 			missing = append(missing, n)
 		}
 	}
 	part.Missing = len(missing)
-	files := !loaded && st.needsIndex(seg, seg.BaseOffset) && !st.svc.cfg.Indexes.Contains(seg)
-	expected := st.svc.cfg.Expected(seg, chunk, missing, files)
+	expected := st.svc.cfg.Expected(seg, chunk, missing, files && !st.svc.cfg.Indexes.Contains(seg))
 	part.Requests, part.Bytes = expected.Requests, expected.Bytes
 	return part
+}
+
+// maxSettled bounds the segments whose indexes Settled reads before the first byte is served.
+const maxSettled = 8
+
+// Settled says whether the stream's answer can never become another one, because its end is given and lies within
+// finished segments that are decided for its isolation level. Then it appends to ids those of the segments, which
+// together with the request stand for the answer. Only for a stream of which nothing was read yet. With read_committed
+// it may read indexes, which the answer needs as well; what goes wrong there shows when the stream gets to it.
+func (st *Stream) Settled(ctx context.Context, ids []segment.UUID) (all []segment.UUID, settled bool) {
+	f, part := &st.filter, st.locator.part
+	if st.end != 0 || st.err != nil || !st.placed || f.rangeEnd > st.locator.bounds.TieredEnd {
+		return ids, false
+	}
+	seg, decidedEnd := st.seg, f.decidedEnd
+	for n := 1; ; n++ {
+		ids = append(ids, seg.ID)
+		if min(f.rangeEnd, seg.EndOffset+1) > decidedEnd {
+			return ids, false
+		}
+		if f.rangeEnd <= seg.EndOffset+1 {
+			return ids, true
+		}
+		next, ok := part.Next(seg)
+		if !ok || n == maxSettled {
+			return ids, false
+		}
+		seg = next
+		if f.isolation != ReadCommitted {
+			continue
+		}
+		entry, err := st.planner.index(ctx, seg)
+		if err == nil {
+			_, decidedEnd, err = st.planner.abortedIn(ctx, part, seg, entry)
+		}
+		if err != nil {
+			return ids, false
+		}
+	}
 }

@@ -6,36 +6,36 @@ import (
 	"coldtap/segment"
 )
 
+// openRecord is the batch that NextRecord is inside of.
+type openRecord struct {
+	open    bool
+	counted bool  // its records were, for those in the range of time
+	served  bool  // its bytes count as served
+	left    int32 // records of it not yet decoded, at least; when counted, of those wanted
+}
+
 // NextRecord yields the next visible record: control records never; bounds by offset, timestamp, isolation and
 // MaxRecords applied. io.EOF at the end: then End is known. Other errors are *Error. Views in rec are valid until the
 // next call. The caller may stop anywhere; NextOffset then says where to go on.
 func (st *Stream) NextRecord(ctx context.Context, rec *segment.Record) error {
-	st.cur.memory.small = !st.req.Stream
+	st.scan.Memory.Small = !st.req.Stream
 	for {
 		if err := st.atEnd(); err != nil {
 			return err
 		}
-		st.view = readRecords
+		st.filter.kind = readRecords
+		var found bool
 		var err error
-		if st.inside {
-			var found bool
-			if found, err = st.nextInside(rec); found {
-				return nil
-			}
-		} else {
-			err = st.openNext(ctx)
+		if st.inside.open {
+			found, err = st.nextInside(ctx, rec)
+		} else if found, err = st.nextBatch(ctx, false); found {
+			found, err = false, st.openBatch(ctx)
 		}
-		if overBudget(err) {
-			// The batch is opened again; what was handed out of it is below NextOffset.
-			if err = st.cur.waitForMemory(ctx); err == nil {
-				err = st.cur.open(ctx, &st.header)
-			}
-			if st.inside = err == nil; !st.scanned {
-				st.left = st.header.Count
-			}
+		if found {
+			return nil
 		}
 		if err != nil && st.err == nil {
-			err = st.repair(ctx, err)
+			err = st.recover(ctx, err)
 		}
 		if err != nil {
 			return err
@@ -43,84 +43,119 @@ func (st *Stream) NextRecord(ctx context.Context, rec *segment.Record) error {
 	}
 }
 
-// openNext starts the next batch to hand out.
-func (st *Stream) openNext(ctx context.Context) error {
-	v, err := st.examine(ctx, false)
-	if err != nil || v == ended {
-		return err
-	}
-	h := &st.header
-	if st.scanned = st.scans(h); !st.scanned {
-		if err := st.cur.open(ctx, h); err != nil {
+// openBatch begins with the records of a batch.
+func (st *Stream) openBatch(ctx context.Context) error {
+	h := st.header
+	if !st.filter.counts(h, st.next) {
+		if err := st.scan.Open(ctx); err != nil {
 			return err
 		}
-		st.inside, st.counted, st.left = true, false, max(h.Count, 0)
+		st.inside = openRecord{open: true, left: max(h.Count, 0)}
 		return nil
 	}
-	if err := st.scan(ctx); err != nil {
+	if err := st.countRecords(ctx); err != nil {
 		return err
 	}
 	if st.wanted == 0 {
 		st.passOver(h, hiddenByTime)
 		return nil
 	}
-	st.cur.decoder.Rewind()
-	st.inside, st.counted, st.left = true, false, int32(st.wanted)
+	st.scan.Rewind()
+	st.inside = openRecord{open: true, counted: true, left: int32(st.wanted)}
 	return nil
 }
 
 // nextInside gives the next record of the open batch, or leaves the batch.
-func (st *Stream) nextInside(rec *segment.Record) (found bool, err error) {
-	h := &st.header
-	if st.req.MaxRecords > 0 && st.records >= st.req.MaxRecords {
+func (st *Stream) nextInside(ctx context.Context, rec *segment.Record) (found bool, err error) {
+	h, f, in := st.header, &st.filter, &st.inside
+	if f.maxRecords > 0 && f.records >= f.maxRecords {
 		st.finish(EndLimit)
 		return false, nil
 	}
 	for {
-		more, err := st.cur.decoder.Next(rec)
+		more, restarted, err := st.scan.Record(ctx, rec)
 		if err != nil {
 			return false, err
+		}
+		if restarted { // what was handed out of the batch is below NextOffset
+			if !in.counted {
+				in.left = h.Count
+			}
+			continue
 		}
 		if !more {
 			break
 		}
-		if !st.scanned {
-			st.left--
+		if !in.counted {
+			in.left--
 		}
 		if rec.Offset < st.next {
 			continue
 		}
-		if rec.Offset >= st.rangeEnd {
+		if rec.Offset >= f.rangeEnd {
 			st.finish(EndRange)
 			return false, nil
 		}
-		if st.scanned {
-			if !st.times.holds(rec.Timestamp) {
+		if in.counted {
+			if !f.times.holds(rec.Timestamp) {
 				continue
 			}
-			st.left--
+			in.left--
 		}
-		if !st.counted {
-			st.counted, st.progress = true, true
-			st.served += h.Size()
+		if !in.served {
+			in.served, f.progress = true, true
+			f.served += h.Size()
 			st.tally.served += h.Size()
 		}
-		st.records++
+		f.records++
 		st.tally.records++
 		st.next = rec.Offset + 1
-		if st.left == 0 && h.Magic >= 2 {
+		if in.left == 0 && h.Magic >= 2 {
 			st.reach(h.LastOffset())
 		}
 		return true, nil
 	}
-	st.inside = false
-	if !st.counted {
-		st.hiddenBytes += h.Size()
+	in.open = false
+	if !in.served {
+		f.hidden += h.Size()
 	}
 	st.reach(h.LastOffset())
-	st.step(h)
+	st.advance()
 	return false, nil
 }
 
 // Buffered says that the next NextRecord needs no I/O and no decompression: flush when false.
-func (st *Stream) Buffered() bool { return st.inside && st.left > 0 && st.end == 0 && st.err == nil }
+func (st *Stream) Buffered() bool {
+	return st.inside.open && st.inside.left > 0 && st.end == 0 && st.err == nil
+}
+
+// countRecords opens the batch and counts its records in the range, which ends at the record that the time range stops
+// at.
+func (st *Stream) countRecords(ctx context.Context) error {
+	if err := st.scan.Open(ctx); err != nil {
+		return err
+	}
+	f := &st.filter
+	st.wanted = 0
+	var rec segment.Record
+	for {
+		more, restarted, err := st.scan.Record(ctx, &rec)
+		switch {
+		case restarted:
+			st.wanted = 0
+		case err != nil || !more:
+			return err
+		case rec.Offset < st.next:
+		case rec.Offset >= f.rangeEnd:
+			return nil
+		case f.times.stopsAt(rec.Timestamp):
+			f.rangeEnd = rec.Offset
+			if st.wanted == 0 {
+				st.next = max(st.next, rec.Offset)
+			}
+			return nil
+		case f.times.holds(rec.Timestamp):
+			st.wanted++
+		}
+	}
+}

@@ -3,9 +3,9 @@ package fetch
 import (
 	"context"
 	"errors"
-	"io"
 
 	"coldtap/cache"
+	"coldtap/fetch/scan"
 	"coldtap/internal/budget"
 )
 
@@ -39,11 +39,16 @@ func (r *Run) Release() {
 	*r = Run{}
 }
 
-// set makes the run bytes [from, to) of the log, which lie in p.
-func (r *Run) set(p *pin, from, to int64) {
-	p.chunk.Retain()
-	b := p.slice(from, to)
-	r.chunk, r.bytes = p.chunk, b[:len(b):len(b)]
+// set makes the run bytes that lie in a chunk.
+func (r *Run) set(chunk *cache.Chunk, b []byte) {
+	chunk.Retain()
+	r.chunk, r.bytes = chunk, b[:len(b):len(b)]
+}
+
+// take makes the run, which takes over the memory, part of the batch that a scanner has joined.
+func (r *Run) take(s *scan.Scanner, from, to int64) {
+	batch, reserved := s.TakeJoined()
+	r.bytes, r.share, r.reserved = batch[from:to:to], s.Memory.Share, reserved
 }
 
 // NextRun gives the next run, which extends as far as the chunk at hand and the limits allow; it is at most a chunk
@@ -53,96 +58,146 @@ func (r *Run) set(p *pin, from, to int64) {
 // as handed out with its last run.
 func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 	run.Release()
-	if err := st.atEnd(); err != nil {
-		return err
+	st.scan.Memory.Small = false // a run holds its memory until the client has it
+	st.filter.kind = readRaw
+	for {
+		if err := st.atEnd(); err != nil {
+			return err
+		}
+		if st.owed > 0 {
+			return st.nextPiece(ctx, run, st.owed)
+		}
+		found, err := st.nextBatch(ctx, false)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if found, err = st.countBatch(ctx); found {
+			err = st.handOut(ctx, run)
+		}
+		if err != nil && st.err == nil {
+			err = st.recover(ctx, err)
+		}
+		if err != nil || len(run.bytes) > 0 {
+			return err
+		}
 	}
-	st.cur.memory.small = false // a run holds its memory until the client has it
-	st.view = readRaw
-	c := &st.cur
-	if st.owed > 0 {
-		return st.nextPiece(ctx, run, st.owed)
-	}
-	v, err := st.examine(ctx, false)
-	if err != nil {
-		return err
-	}
-	if v == ended {
-		return io.EOF
-	}
-	switch {
-	case st.body.second != nil, st.body.pieces:
-		return st.nextPiece(ctx, run, c.pos)
-	case !st.body.chunk:
-		// The run takes over the memory.
-		run.bytes, run.share, run.reserved = c.assembled, c.memory.share, int64(cap(c.assembled))
-		c.memory.move(run.reserved)
-		c.assembled = nil
-		st.handedOut()
-		return nil
-	}
-	from := c.pos
-	run.set(&c.cur, from, c.cur.to)
-	st.handedOut()
-	st.extend(ctx, run, from)
-	return nil
 }
 
 // Whole says that the runs handed out so far end with a whole batch. NextOffset alone does not: batches that are passed
 // over move it too.
 func (st *Stream) Whole() bool { return st.owed == 0 }
 
+// handOut makes the run the batch that nextBatch gave, and as many as lie on behind it.
+func (st *Stream) handOut(ctx context.Context, run *Run) error {
+	from := st.scan.Position()
+	switch {
+	case st.scan.InPieces():
+		return st.nextPiece(ctx, run, from)
+	case st.scan.Joined():
+		run.take(&st.scan, 0, st.header.Size())
+		st.book()
+		return nil
+	}
+	chunk, b, err := st.scan.Piece(ctx, from)
+	if err != nil {
+		return err
+	}
+	run.set(chunk, b)
+	st.book()
+	st.extend(ctx, run, from)
+	return nil
+}
+
 // nextPiece gives what lies in one chunk, from position at on, of a batch that spreads over several.
 func (st *Stream) nextPiece(ctx context.Context, run *Run, at int64) error {
-	c := &st.cur
-	end := c.pos + st.header.Size()
-	to, err := c.piece(ctx, &st.body, at, end)
+	end := st.scan.Position() + st.header.Size()
+	chunk, b, err := st.scan.Piece(ctx, at)
 	switch {
-	case err != nil && at == c.pos:
-		if err := st.repair(ctx, err); err != nil {
-			return err
-		}
-		return st.NextRun(ctx, run)
+	case err != nil && at == st.scan.Position():
+		return err
 	case errors.Is(err, errGone):
 		return st.fail(failure(Missing, err, "the segment was deleted while a batch of it was handed out"))
 	case err != nil:
-		return st.fail(err) // part of the batch is out, so the stream can end nowhere else
+		return st.fail(st.fault(err)) // part of the batch is out, so the stream can end nowhere else
 	}
-	run.set(&c.cur, at, c.cur.to)
-	if st.owed = to; to < end {
+	run.set(chunk, b)
+	if to := at + int64(len(b)); to < end {
+		st.owed = to
 		return nil
 	}
 	st.owed = 0
-	st.handedOut()
+	st.book()
 	st.extend(ctx, run, at)
 	return nil
 }
 
-// extend adds the batches that lie on behind the cursor, and cuts the run, which begins at from, behind the last one.
+// extend adds the batches that lie on in the chunk, and cuts the run, which begins at from, behind the last one.
 func (st *Stream) extend(ctx context.Context, run *Run, from int64) {
-	to := st.cur.pos
+	to := st.scan.Position()
 	for {
-		v, err := st.examine(ctx, true)
-		if err != nil || v != passes {
+		found, err := st.nextBatch(ctx, true)
+		if found && err == nil {
+			found, err = st.countBatch(ctx)
+		}
+		if !found || err != nil {
 			break
 		}
-		st.handedOut()
-		to = st.cur.pos
+		st.book()
+		to = st.scan.Position()
 	}
 	run.bytes = run.bytes[: to-from : to-from]
 }
 
-// handedOut books the batch that examine gave and steps behind it.
-func (st *Stream) handedOut() {
-	h := &st.header
+// book counts the batch as handed out and goes behind it.
+func (st *Stream) book() {
+	h, f := st.header, &st.filter
 	if h.Count != 0 && !h.IsControl() {
-		st.progress = true
-		st.served += h.Size()
+		f.progress = true
+		f.served += h.Size()
 	} else {
 		// Clients that get nothing but such batches see no progress, so these are free.
-		st.hiddenBytes += h.Size()
+		f.hidden += h.Size()
 	}
-	st.records += st.wanted
+	f.records += st.wanted
 	st.tally.served += h.Size()
 	st.reach(h.LastOffset())
-	st.step(h)
+	st.advance()
+}
+
+// countBatch decides about a batch by its records, where that takes them: it ends the range within the batch that holds
+// the record to stop at, counts records, and passes over what no timestamp asks for.
+func (st *Stream) countBatch(ctx context.Context) (emit bool, err error) {
+	h, f := st.header, &st.filter
+	st.wanted = 0
+	if !f.counts(h, st.next) {
+		if f.maxRecords > 0 && !h.IsControl() {
+			st.wanted = f.countOf(h, st.next)
+		}
+		return true, nil
+	}
+	err = st.countRecords(ctx)
+	st.scan.CloseDecoder() // the run is held for as long as the client takes, the records are done with
+	if e, ok := errors.AsType[*scan.Error](err); ok && e.Kind == scan.TooLarge {
+		// There is no looking into it, so it comes, and counts for as many records as its header says.
+		st.wanted = max(int64(h.Count), 0)
+		err = st.scan.Check(ctx, scan.ToSend)
+		return err == nil, err
+	}
+	if err != nil {
+		return false, err
+	}
+	if st.wanted == 0 && st.next >= f.rangeEnd {
+		st.finish(EndRange)
+		return false, nil
+	}
+	if st.wanted == 0 && !f.times.overlaps(h) {
+		st.passOver(h, hiddenByTime)
+		return false, nil
+	}
+	// Decoding may have had to let go of the chunks.
+	err = st.scan.Check(ctx, scan.ToDecode)
+	return err == nil, err
 }

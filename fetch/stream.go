@@ -7,81 +7,49 @@ import (
 	"math"
 	"time"
 
+	"coldtap/fetch/scan"
 	"coldtap/segment"
 	"coldtap/tier"
 )
-
-// maxMoves bounds how often a stream looks for its place anew because segments vanish under it.
-const maxMoves = 8
 
 // Stream yields the batches of one answer in offset order, those that isolation hides left out. Use either NextRun or
 // NextRecord of a stream. Not for concurrent use.
 type Stream struct {
 	svc     *Service
 	wait    waiter
-	warm    warmer
-	cur     cursor
-	aborted abortedBatches
+	locator locator
+	planner planner
+	chunks  chunks
+	scan    scan.Scanner
+	filter  filter
 	state
 }
 
 // state is what a stream starts anew with.
 type state struct {
-	req   Request
-	topic tier.Topic
-	err   error // lasting
-	tally tally
-
-	// Resolve.
-	snap   *tier.Snapshot
-	part   *tier.Partition
-	bounds Bounds // of part
-	shown  Bounds // as they were at Open
-	start  int64
-	moves  int
-	ceded  bool // deletes have taken next from the tier, and the brokers still have it
-
-	// Locate and stream.
-	placed   bool                // cur stands in a segment
-	target   int64               // batches that end below it are passed over
-	locating bool                // the position came from an index, and no batch has confirmed it yet
-	fellBack bool                // it is that of an entry before the right one
-	offsets  segment.OffsetIndex // it came from
-	last     int64               // last offset of the batch before, within the segment; -1 = none seen
-	hintTime int64               // read-ahead stops where the time index says that this timestamp is reached
-
-	// Filter.
-	view        kindOfRead
-	decidedEnd  int64 // read_committed ends here; MaxInt64 = the segment is decided
-	rangeEnd    int64 // exclusive; MaxInt64 = none
-	times       timeRange
-	hiddenBytes int64
-
-	// What was handed out.
-	next     int64 // where the next read goes on
-	served   int64 // bytes that count towards MaxBytes
-	progress bool  // data was handed out
-	records  int64
-
-	// The batch that examine gave.
-	header  segment.Header
-	body    body
-	wanted  int64 // its records in the range, where they were counted
-	inside  bool  // NextRecord is inside it
-	scanned bool  // by NextRecord, for its records in the time range
-	counted bool  // its bytes are in served
-	left    int32 // records of it not yet decoded, at least; when scanned, of those wanted
-	owed    int64 // log position from which on NextRun owes the rest of it, 0 = nothing
+	req    Request
+	seg    *tier.Segment // being read
+	placed bool          // the scanner stands in it
+	next   int64         // offset where the next read goes on
+	tally  tally
 
 	end     EndReason
 	decided int64
+	err     error // lasting
+
+	// The batch that nextBatch gave.
+	header *segment.Header
+	wanted int64      // its records in the range, where they were counted
+	owed   int64      // log position from which on NextRun owes the rest of it, 0 = nothing
+	inside openRecord // NextRecord
 }
 
 func newStream(s *Service) *Stream {
 	st := &Stream{svc: s}
-	st.cur.memory.from = s.cfg.Decode
-	st.cur.usual = segment.NewDecoder(s.cfg.Decode.Size()/2, &st.cur.memory)
-	st.cur.decoder = st.cur.usual
+	st.locator.svc, st.locator.wait = s, &st.wait
+	st.planner.cfg, st.planner.wait = &s.cfg, &st.wait
+	st.chunks.cfg, st.chunks.wait, st.chunks.plan = &s.cfg, &st.wait, &st.planner
+	st.scan.Memory.From, st.scan.Memory.Acquire = s.cfg.Decode, st.chunks.acquire
 	return st
 }
 
@@ -89,15 +57,15 @@ func newStream(s *Service) *Stream {
 // req is copied. ctx bounds this call only. The caller must Close the stream. Errors are *Error.
 func (s *Service) Open(ctx context.Context, req *Request) (*Stream, error) {
 	began := time.Now()
-	st := s.take(req)
-	err := st.resolve(ctx)
+	st := s.newStream(req)
+	err := st.locator.resolve(ctx, &st.req)
 	if err == nil {
-		st.shown = st.bounds
-		err = st.resolveStart(ctx)
+		err = st.findStart(ctx)
 	}
-	if err == nil {
-		st.start, st.shown = st.next, st.bounds
-		err = st.locate(ctx)
+	if err == nil && st.end == 0 {
+		if err = st.locate(ctx); err != nil {
+			err = st.recover(ctx, err)
+		}
 	}
 	if err != nil {
 		err = st.fail(err)
@@ -108,96 +76,213 @@ func (s *Service) Open(ctx context.Context, req *Request) (*Stream, error) {
 	return st, nil
 }
 
-// take gives a stream for req that stands nowhere.
-func (s *Service) take(req *Request) *Stream {
+// newStream gives a stream for req that is not located.
+func (s *Service) newStream(req *Request) *Stream {
 	st := s.streams.Get().(*Stream)
 	st.req = *req
+	st.decided = -1
 	st.wait.reset(req.Timeout, req.Stream)
-	st.decidedEnd, st.decided = math.MaxInt64, -1
-	st.rangeEnd, st.times = math.MaxInt64, timeRangeOf(req)
-	st.hintTime = st.times.hint()
+	st.filter = filter{isolation: req.Isolation, times: timeRangeOf(req), rangeEnd: math.MaxInt64, decidedEnd: math.MaxInt64,
+		maxBytes: req.MaxBytes, maxRecords: req.MaxRecords, freeScan: s.freeScan, aborted: st.filter.aborted}
 	if req.EndOffset >= 0 {
-		st.rangeEnd = req.EndOffset
+		st.filter.rangeEnd = req.EndOffset
 	}
-	st.last = -1
-	st.cur.memory.small = false
-	if st.cur.memory.share = s.cfg.Decode.Batches(); req.Stream {
-		st.cur.memory.share = s.cfg.Decode.Streams()
+	st.planner.lane = req.Lane
+	st.scan.Reset(&st.chunks, s.cfg.Logger)
+	st.scan.Memory.Small = false
+	if st.scan.Memory.Share = s.cfg.Decode.Batches(); req.Stream {
+		st.scan.Memory.Share = s.cfg.Decode.Streams()
 	}
-	st.cur.svc, st.cur.wait = s, &st.wait
-	st.cur.seq.logs, st.cur.seq.extend, st.cur.seq.lane = s.cfg.Logs, st, req.Lane
 	return st
 }
 
-// locate finds the place of st.next, once the start is known.
-func (st *Stream) locate(ctx context.Context) error {
-	if st.end == 0 {
-		if err := st.follow(ctx); err != nil {
-			return st.recover(ctx, err)
+// findStart finds the offset at which the answer begins. A search by time may end the stream instead.
+func (st *Stream) findStart(ctx context.Context) (err error) {
+	byTime := false
+	if st.next, byTime, err = st.locator.resolveStart(ctx, &st.req); err != nil {
+		return err
+	}
+	if byTime {
+		found, err := st.search(ctx, st.req.Timestamp)
+		if err != nil {
+			return err
+		}
+		if found.Offset >= 0 {
+			st.next = min(found.Offset, st.filter.rangeEnd)
 		}
 	}
+	st.locator.startAt(st.next)
 	return nil
 }
 
-// follow goes to the segment that holds st.next, in the newest view, or ends the stream.
-func (st *Stream) follow(ctx context.Context) error {
-	if err := st.renew(); err != nil {
+// locate goes to the segment that holds the next offset, in the newest view, or ends the stream.
+func (st *Stream) locate(ctx context.Context) error {
+	st.placed = false
+	f := &st.filter
+	at, err := st.locator.locate(ctx, position{offset: st.next, end: f.rangeEnd, earliest: f.times.from, began: f.progress})
+	if err != nil {
 		return err
 	}
-	st.rise()
-	seg, sure := st.sight()
-	if !sure {
-		if err := st.lookAgain(ctx); err != nil {
-			return err
-		}
-		st.yield()
-		st.rise()
-		seg, _ = st.sight()
+	st.next = at.offset
+	if at.seg == nil {
+		st.finish(at.end)
+		return nil
 	}
-	switch {
-	case st.next < st.bounds.Start:
-		return st.outOfRange()
-	case st.next >= st.rangeEnd:
-		st.finish(EndRange)
-	case st.next >= st.bounds.TieredEnd:
-		if !sure {
-			if err := st.aboveTier(); err != nil {
-				return err
+	return st.openSegment(ctx, at.seg)
+}
+
+// openSegment begins to read a segment where the next offset lies in it.
+func (st *Stream) openSegment(ctx context.Context, seg *tier.Segment) error {
+	f := &st.filter
+	st.seg, st.placed = seg, true
+	f.aborted.set(nil)
+	f.decidedEnd = math.MaxInt64
+	o, err := st.planner.open(ctx, st.locator.part, seg, st.next, f.goal(st.next))
+	if err != nil {
+		return err
+	}
+	f.aborted.set(o.aborted)
+	f.decidedEnd = o.decidedEnd
+	if f.kind == readOffset {
+		st.scan.SeekTime(o.log, o.offset, f.search)
+	} else {
+		st.scan.Seek(o.log, o.offset)
+	}
+	return st.chunks.begin(seg, st.locator.snap, st.scan.Position(), o.until)
+}
+
+// nextBatch finds the next batch to hand out: its header is in header, its bytes are in the scanner; false at the end.
+// With stay it looks no further than the chunk at hand, reads nothing, and gives up at the first batch that is not to
+// be handed out.
+func (st *Stream) nextBatch(ctx context.Context, stay bool) (found bool, err error) {
+	f := &st.filter
+	for st.end == 0 {
+		if end := f.spent(st.next); end != 0 {
+			st.finish(end)
+			break
+		}
+		if stay && !st.scan.InSameChunk() {
+			break
+		}
+		st.prepareChunks()
+		h, err := st.scan.Next(ctx)
+		var d decision
+		if err == nil {
+			d = f.decide(h, st.scan.Below(), st.trust())
+		}
+		if err == nil && d.action != stop {
+			if want := st.purpose(h, d); !stay {
+				err = st.scan.Check(ctx, want)
+			} else if want == scan.ToDecode || st.scan.CheckHere() != nil {
+				// Decoding may wait for memory, which must not be done with a run's chunk held. What is wrong shows again.
+				return false, nil
+			}
+			if err == nil {
+				d = f.decide(h, st.scan.Below(), checked)
 			}
 		}
-		st.finish(EndTier)
-	case seg != nil:
-		return st.enter(ctx, seg, st.next)
-	case st.ceded:
-		st.finish(EndTier)
-	default:
-		st.placed = false // the metadata is as new as it gets
-		return st.uncovered()
+		if err == io.EOF {
+			err = st.nextSegment(ctx)
+			d.action = 0
+		}
+		switch {
+		case err != nil:
+			if err := st.recover(ctx, err); err != nil {
+				return false, err
+			}
+		case d.action == stop:
+			st.finishBefore(h, d.end)
+		case d.action == emit:
+			st.header = h
+			return true, nil
+		case d.action == skip:
+			st.passOver(h, d.why)
+			if stay {
+				return false, nil
+			}
+		}
 	}
-	return nil
+	return false, nil
+}
+
+// prepareChunks lists what read-ahead may ask for while the next batch is read.
+func (st *Stream) prepareChunks() {
+	st.chunks.pos, st.chunks.room = st.scan.Position(), st.filter.room()
+	if st.planner.isDue(st.chunks.pos) {
+		st.planner.extend(st.locator.part, st.chunks.pos, st.chunks.room, st.filter.goal(st.next))
+	}
+}
+
+// trust says how far the header that the scanner gave is believed.
+func (st *Stream) trust() trust {
+	switch {
+	case !st.scan.Confirmed():
+		return unconfirmed
+	case st.scan.Follows():
+		return following
+	}
+	return doubtful
+}
+
+// purpose is what the batch's bytes are wanted for. What is passed over is checked too: a header that lies could hide
+// records.
+func (st *Stream) purpose(h *segment.Header, d decision) scan.Purpose {
+	switch {
+	case d.action == skip:
+		return scan.ToPass
+	case st.filter.needsRecords(h, st.next) && st.scan.Joinable():
+		return scan.ToDecode
+	case st.filter.kind == readRaw:
+		return scan.ToSend
+	}
+	return scan.ToPass
+}
+
+// passOver leaves out a batch.
+func (st *Stream) passOver(h *segment.Header, why hidden) {
+	st.tally.skipped[why]++
+	if why != hiddenBefore {
+		st.filter.hidden += h.Size()
+		st.reach(h.LastOffset())
+	}
+	st.advance()
+}
+
+// reach notes that everything up to last was handed out, or is not to be seen.
+func (st *Stream) reach(last int64) {
+	st.next = max(st.next, min(last+1, st.filter.rangeEnd))
+}
+
+// advance goes behind the batch. One below the target was seen before.
+func (st *Stream) advance() {
+	if !st.scan.Below() {
+		st.wait.progressed()
+	}
+	st.scan.Advance()
 }
 
 // nextSegment leaves a segment whose log has been read.
 func (st *Stream) nextSegment(ctx context.Context) error {
-	seg := st.cur.seg
-	st.next = max(st.next, min(seg.EndOffset+1, st.rangeEnd))
-	if st.req.Isolation == ReadCommitted && st.decidedEnd <= seg.EndOffset {
-		st.undecided(st.decidedEnd)
+	seg, f := st.seg, &st.filter
+	st.next = max(st.next, min(seg.EndOffset+1, f.rangeEnd))
+	switch {
+	case f.isolation == ReadCommitted && f.decidedEnd <= seg.EndOffset:
+		st.finishUndecided(f.decidedEnd)
 		return nil
-	}
-	if st.next >= st.rangeEnd {
+	case st.next >= f.rangeEnd:
 		st.finish(EndRange) // whatever became of the tier meanwhile
 		return nil
-	}
-	if st.view == readOffset {
+	case f.kind == readOffset:
 		st.finish(endSegment)
 		return nil
 	}
-	if err := st.follow(ctx); err != nil || st.end != 0 {
+	if err := st.locate(ctx); err != nil || st.end != 0 {
 		return err
 	}
-	if st.cur.seg.ID == seg.ID {
-		return st.damaged(nil, "the segment claims offsets up to %d and the tier does not go on after it", seg.EndOffset)
+	if st.seg.ID == seg.ID {
+		e := failure(Damaged, nil, "the segment claims offsets up to %d and the tier does not go on after it", seg.EndOffset)
+		e.Segment, e.Position, e.NextOffset = seg.ID, st.scan.Position(), st.next
+		return e
 	}
 	return nil
 }
@@ -206,31 +291,33 @@ func (st *Stream) nextSegment(ctx context.Context) error {
 func (st *Stream) finish(reason EndReason) {
 	if reason == EndLimit {
 		switch {
-		case st.next >= st.rangeEnd:
+		case st.next >= st.filter.rangeEnd:
 			reason = EndRange
-		case st.next >= st.bounds.TieredEnd:
+		case st.next >= st.locator.bounds.TieredEnd:
 			reason = EndTier
 		}
 	}
 	if reason == EndRange {
-		st.next = max(st.next, st.rangeEnd)
+		st.next = max(st.next, st.filter.rangeEnd)
 	}
 	st.end = reason
-	st.unpin()
+	st.scan.Release()
 }
 
-// undecided ends the stream where proof ends; what begins at base is not proven.
-func (st *Stream) undecided(base int64) {
-	st.decided = st.decidedEnd
-	st.next = max(st.next, min(st.decidedEnd, base))
+// finishBefore ends the stream before a batch.
+func (st *Stream) finishBefore(h *segment.Header, reason EndReason) {
+	if reason == EndUndecided {
+		st.finishUndecided(h.BaseOffset)
+		return
+	}
+	st.finish(reason)
+}
+
+// finishUndecided ends the stream where proof ends; what begins at base is not proven.
+func (st *Stream) finishUndecided(base int64) {
+	st.decided = st.filter.decidedEnd
+	st.next = max(st.next, min(st.decided, base))
 	st.finish(EndUndecided)
-}
-
-// unpin lets go of memory that nobody needs any more.
-func (st *Stream) unpin() {
-	st.cur.unpin()
-	st.cur.closeDecoder()
-	st.cur.memory.trim()
 }
 
 // fail makes err the stream's lasting error.
@@ -240,30 +327,21 @@ func (st *Stream) fail(err error) error {
 		ours = failure(Internal, err, "unexpected error")
 	}
 	e := new(*ours) // it may be shared
-	if e.NextOffset < 0 && st.part != nil {
+	if e.NextOffset < 0 && st.locator.part != nil {
 		e.NextOffset = st.next
 	}
 	st.err = e
-	st.unpin()
-	return e
-}
-
-func kindOf(err error) Kind {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Kind
-	}
-	return 0
-}
-
-// damaged reports damage at the cursor.
-func (st *Stream) damaged(cause error, format string, args ...any) error {
-	e := failure(Damaged, cause, format, args...)
-	e.Segment, e.Position, e.NextOffset = st.cur.seg.ID, st.cur.pos, st.next
+	st.scan.Release()
 	return e
 }
 
 // recover decides what an error means for the stream: nil when it goes on, possibly elsewhere or to its end.
 func (st *Stream) recover(ctx context.Context, err error) error {
+	if err == scan.Again {
+		st.inside.open = false
+		return nil
+	}
+	err = st.fault(err)
 	for st.placed && (errors.Is(err, errGone) || kindOf(err) == Missing) {
 		again := st.move(ctx, err)
 		if again == nil {
@@ -275,7 +353,7 @@ func (st *Stream) recover(ctx context.Context, err error) error {
 		err = again
 	}
 	kind := kindOf(err)
-	if !st.progress || ctx.Err() != nil || kind != TimedOut && kind != Busy {
+	if !st.filter.progress || ctx.Err() != nil || kind != TimedOut && kind != Busy {
 		return st.fail(err)
 	}
 	if !st.req.Stream {
@@ -289,55 +367,55 @@ func (st *Stream) recover(ctx context.Context, err error) error {
 	return st.tryAgain(ctx, err)
 }
 
+// fault makes an *Error of what the scanner ended with.
+func (st *Stream) fault(err error) error {
+	err = scanFault(err, st.seg)
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == Damaged && e.NextOffset >= 0 {
+		e.NextOffset = max(e.NextOffset, st.next+1)
+	}
+	return err
+}
+
 // tryAgain goes on where the stream stands after a pause, with nothing held, unless the time for waiting is used up.
 func (st *Stream) tryAgain(ctx context.Context, refused error) error {
-	st.unpin()
-	st.inside = false
-	p := st.wait.begin(ctx)
+	st.scan.Release()
+	st.inside.open = false
+	w := st.wait.start(ctx)
 	pause := time.NewTimer(retryAfter)
 	defer pause.Stop()
 	var err error
 	select {
 	case <-pause.C:
-	case <-p.Done():
-		err = p.Err()
+	case <-w.Done():
+		err = w.Err()
 	}
-	switch err = st.wait.end(p, nil, err); {
+	switch err = st.wait.done(w, nil, err); {
 	case kindOf(err) == TimedOut, st.wait.bounded && st.wait.left <= 0:
 		return st.fail(refused)
 	case err != nil:
 		return st.fail(err)
 	}
-	if err := st.follow(ctx); err != nil {
+	if err := st.locate(ctx); err != nil {
 		return st.recover(ctx, err)
 	}
 	return nil
 }
 
-// move looks for the stream's place anew, after the segment under it vanished. It gives back cause when the segment is
-// still readable by the newest metadata: then its bytes are missing indeed.
+// move locates the stream anew, after the segment under it vanished. It gives back cause when the segment is still
+// readable by the newest metadata.
 func (st *Stream) move(ctx context.Context, cause error) error {
-	seg := st.cur.seg
 	st.placed = false
-	st.unpin()
-	st.inside = false
-	if st.moves++; st.moves > maxMoves {
-		return failure(Missing, cause, "segments vanish faster than they can be read")
+	st.scan.Release()
+	st.inside.open = false
+	if err := st.locator.vanished(ctx, st.seg, cause); err != nil {
+		return err
 	}
-	if !errors.Is(cause, errGone) {
-		if err := st.refresh(ctx); err != nil {
-			return err
-		}
-		if st.part.Readable(seg.ID) {
-			return cause
-		}
-	}
-	if st.view == readOffset {
+	if st.filter.kind == readOffset {
 		// The search looks for the next segment itself.
 		st.finish(endSegment)
 		return nil
 	}
-	return st.follow(ctx)
+	return st.locate(ctx)
 }
 
 // NextOffset is where the next read goes on, beyond skipped and aborted ranges seen so far.
@@ -347,32 +425,33 @@ func (st *Stream) NextOffset() int64 { return st.next }
 func (st *Stream) End() (reason EndReason, decided int64) { return st.end, st.decided }
 
 // Bounds are those of the view in which the start was resolved.
-func (st *Stream) Bounds() Bounds { return st.shown }
+func (st *Stream) Bounds() Bounds { return st.locator.shown }
 
 // Stats are complete when the stream has ended, and valid until Close.
 func (st *Stream) Stats() *Stats { return &st.wait.stats }
 
 // DecodeHeld is how many bytes of Config.Decode the stream holds now, runs that were handed out left out. A caller that
 // needs more of that memory than is left beside them waits in vain.
-func (st *Stream) DecodeHeld() int64 { return st.cur.memory.held }
+func (st *Stream) DecodeHeld() int64 { return st.scan.Memory.Held() }
 
 // Topic gives the topic's name and id.
-func (st *Stream) Topic() (name string, id segment.UUID) { return st.topic.Name, st.topic.ID }
+func (st *Stream) Topic() (name string, id segment.UUID) {
+	return st.locator.topic.Name, st.locator.topic.ID
+}
 
 // StartOffset is the resolved start.
-func (st *Stream) StartOffset() int64 { return st.start }
+func (st *Stream) StartOffset() int64 { return st.locator.start }
 
 // Close ends the stream and gives everything back; runs that were handed out stay valid until their own Release. The
 // stream must not be used again.
 func (st *Stream) Close() {
-	st.unpin()
-	failed, _ := errors.AsType[*Error](st.err)
 	s := st.svc
-	s.metrics.finish(st.view, st.req.Isolation, st.end, failed, &st.tally, st.cur.crcBytes)
-	st.warm.stop()
-	st.cur.close()
-	st.aborted.set(nil)
-	st.state = state{}
+	st.scan.Close()
+	s.metrics.finish(st)
+	st.planner.warm.stop()
+	st.chunks.close()
+	st.filter.aborted.set(nil)
+	st.locator.locatorState, st.state = locatorState{}, state{}
 	s.streams.Put(st)
 }
 

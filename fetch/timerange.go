@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"coldtap/segment"
-	"coldtap/tier"
 )
 
 // timeRange is what a request says about timestamps (ms). Records are in no order of time, so a range of time is a
@@ -45,9 +44,6 @@ func (t *timeRange) hint() int64 {
 	}
 	return math.MaxInt64
 }
-
-// passesOver says that a segment holds neither a wanted record nor the one that ends the answer: all are too early.
-func (t *timeRange) passesOver(seg *tier.Segment) bool { return seg.MaxTimestamp < t.from }
 
 // set says that there is a range at all.
 func (t *timeRange) set() bool { return t.ends || t.from > math.MinInt64 }

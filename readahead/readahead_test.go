@@ -87,27 +87,58 @@ func (h *history) total() int {
 	return sum
 }
 
-// run is a Sequence over [first, end) of a topic's chunks.
+// run is chunks [first, end) of a topic's log.
 type run struct {
 	h          *history
 	topic      byte
 	first, end int
 }
 
-func (r run) At(n int) (cache.Request, bool) {
-	n += r.first
-	if n >= r.end || n < 0 {
-		return cache.Request{}, false
+const segmentSize = (perSegment-1)*chunkLen + chunkLen/2
+
+// spans lists the run, from the segment of chunk n on.
+func (r run) spans(n int) (list []Span) {
+	for seg := (r.first + n) / perSegment; seg*perSegment < r.end; seg++ {
+		s := Span{Log: cache.Request{Source: segmentLog{r.h, r.topic, seg}}, Size: segmentSize, Chunk: chunkLen, Last: int64(min(perSegment, r.end-seg*perSegment)) - 1}
+		if seg == r.first/perSegment {
+			s.First = int64(r.first % perSegment)
+		}
+		s.Log.Key.Segment.Partition.Topic[0] = r.topic
+		binary.LittleEndian.PutUint32(s.Log.Key.Segment.ID[:], uint32(seg))
+		list = Append(list, s)
 	}
-	seg, chunk := n/perSegment, n%perSegment
-	key := cache.Key{Chunk: int32(chunk)}
-	key.Segment.Partition.Topic[0] = r.topic
-	binary.LittleEndian.PutUint32(key.Segment.ID[:], uint32(seg))
-	length := chunkLen
-	if chunk == perSegment-1 {
-		length = chunkLen / 2
+	return list
+}
+
+// key names the chunk n steps behind the first.
+func (r run) key(n int) cache.Key {
+	return r.spans(n)[0].request(int64((r.first + n) % perSegment)).Key
+}
+
+// follower is a session along a run, whose list it shortens as it goes on.
+type follower struct {
+	Session
+	run
+	list []Span
+	read int // segments that are read
+}
+
+func (f *follower) start(r *Readahead, x run) {
+	r.Start(&f.Session)
+	f.run, f.list, f.read = x, x.spans(0), x.first/perSegment
+}
+
+// chunk asks for the chunk n steps behind the first. When the reader goes back, the list begins anew.
+func (f *follower) chunk(ctx context.Context, n int) (*cache.Chunk, cache.Outcome, error) {
+	seg := (f.first + n) / perSegment
+	if seg < f.read {
+		f.list, f.read = f.spans(0), f.first/perSegment
 	}
-	return cache.Request{Key: key, Off: int64(chunk) * chunkLen, Len: length, Source: segmentLog{r.h, r.topic, seg}}, true
+	for ; f.read < seg && len(f.list) > 1; f.read++ {
+		f.list = f.list[1:]
+	}
+	number := int64(f.first + n - f.read*perSegment)
+	return f.Chunk(ctx, f.list, number, 1<<40, false)
 }
 
 func open(t *testing.T, slabs int) *cache.Cache {
@@ -128,8 +159,8 @@ func open(t *testing.T, slabs int) *cache.Cache {
 }
 
 // step reads chunk n of a session that started at first.
-func step(s *Session, first, n int) (cache.Outcome, error) {
-	ch, outcome, err := s.Chunk(context.Background(), n, false)
+func step(s *follower, first, n int) (cache.Outcome, error) {
+	ch, outcome, err := s.chunk(context.Background(), n)
 	if err != nil {
 		return outcome, err
 	}
@@ -161,8 +192,8 @@ func TestWindowLoadsBesideTheChunk(t *testing.T) {
 		c, h := open(t, 16), newGated()
 		defer c.Close(context.Background())
 		r := New(c, Config{})
-		var s Session
-		r.Start(&s, run{h, 1, 8, 100})
+		var s follower
+		s.start(r, run{h, 1, 8, 100})
 		defer s.Close()
 		done := make(chan error)
 		go func() { _, err := step(&s, 8, 0); done <- err }()
@@ -193,12 +224,12 @@ func TestWindowLoadsBesideTheChunk(t *testing.T) {
 	})
 }
 
-func TestReadAheadEndsWithTheSequence(t *testing.T) {
+func TestReadAheadEndsWithTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := open(t, 16), &history{}
 		defer c.Close(context.Background())
-		var s Session
-		New(c, Config{Window: 5}).Start(&s, run{h, 1, 7, 10})
+		var s follower
+		s.start(New(c, Config{Window: 5}), run{h, 1, 7, 10})
 		defer s.Close()
 		for n := range 3 {
 			if _, err := step(&s, 7, n); err != nil {
@@ -207,7 +238,7 @@ func TestReadAheadEndsWithTheSequence(t *testing.T) {
 		}
 		synctest.Wait()
 		if h.total() != 3 {
-			t.Errorf("%d loads of a sequence of 3", h.total())
+			t.Errorf("%d loads of a list of 3", h.total())
 		}
 		if _, err := step(&s, 7, 3); !errors.Is(err, ErrEnd) {
 			t.Errorf("beyond the end: %v", err)
@@ -215,13 +246,44 @@ func TestReadAheadEndsWithTheSequence(t *testing.T) {
 	})
 }
 
+// The room that the reader gives bounds read-ahead by bytes, across segments, and so does a span that ends before its
+// log does.
+func TestReadAheadEndsWithTheRoom(t *testing.T) {
+	for _, tt := range []struct {
+		first, end int
+		room       int64
+		last       int // chunk that is read ahead
+	}{
+		{5, 100, 1, 5}, {5, 100, chunkLen, 5}, {5, 100, chunkLen + 1, 6}, {5, 100, 2*chunkLen + 1, 7}, {5, 100, 1 << 40, 9},
+		{8, 100, chunkLen + chunkLen/2, 9}, {8, 100, chunkLen + chunkLen/2 + 1, 10}, {8, 100, 2*chunkLen + chunkLen/2 + 1, 11},
+		{5, 7, 1 << 40, 6}, {8, 11, 1 << 40, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, h := open(t, 16), &history{}
+			defer c.Close(context.Background())
+			var s follower
+			s.start(New(c, Config{Window: 4}), run{h, 1, tt.first, tt.end})
+			defer s.Close()
+			ch, _, err := s.Chunk(context.Background(), s.list, int64(tt.first), tt.room, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ch.Release()
+			synctest.Wait()
+			if n := h.total(); n != tt.last-tt.first+1 {
+				t.Errorf("%+v: %d loads", tt, n)
+			}
+		})
+	}
+}
+
 // A scan of ten times the memory loads each chunk once: the figure the object store's bill depends on.
 func TestScanLoadsEachChunkOnce(t *testing.T) {
 	for _, window := range []int{-1, 1, 2, 4} {
 		t.Run(fmt.Sprint(window), func(t *testing.T) {
 			c, h := open(t, 16), &history{}
-			var s Session
-			New(c, Config{Window: window}).Start(&s, run{h, 1, 0, 160})
+			var s follower
+			s.start(New(c, Config{Window: window}), run{h, 1, 0, 160})
 			defer s.Close()
 			for n := range 160 {
 				if _, err := step(&s, 0, n); err != nil {
@@ -247,8 +309,8 @@ func TestSessionsShareASmallMemory(t *testing.T) {
 				var wg sync.WaitGroup
 				for n := range sessions {
 					wg.Go(func() {
-						var s Session
-						r.Start(&s, run{h, byte(n), 0, 100})
+						var s follower
+						s.start(r, run{h, byte(n), 0, 100})
 						defer s.Close()
 						for i := range 100 {
 							if _, err := step(&s, 0, i); err != nil {
@@ -275,8 +337,8 @@ func TestHundredReadersLoadEachChunkOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				var s Session
-				r.Start(&s, run{h, 1, 0, 200})
+				var s follower
+				s.start(r, run{h, 1, 0, 200})
 				defer s.Close()
 				for n := range 200 {
 					if _, err := step(&s, 0, n); err != nil {
@@ -298,8 +360,8 @@ func TestCloseDropsWhatQueues(t *testing.T) {
 		defer c.Close(context.Background())
 		h.queueing = true
 		r := New(c, Config{})
-		var s Session
-		r.Start(&s, run{h, 1, 0, 100})
+		var s follower
+		s.start(r, run{h, 1, 0, 100})
 		done := make(chan error)
 		go func() { _, err := step(&s, 0, 0); done <- err }()
 		loads := h.urgencies()
@@ -321,7 +383,7 @@ func TestCloseDropsWhatQueues(t *testing.T) {
 		s.Close()
 		// The session serves the next reader.
 		h.queueing = false
-		r.Start(&s, run{h, 2, 50, 51})
+		s.start(r, run{h, 2, 50, 51})
 		go func() { _, err := step(&s, 50, 0); done <- err }()
 		h.urgencies()[50].verdict <- nil
 		if err := <-done; err != nil {
@@ -333,18 +395,18 @@ func TestCloseDropsWhatQueues(t *testing.T) {
 
 func TestHoldingDoesNotWait(t *testing.T) {
 	c, h := open(t, 4), &history{}
-	var s Session
-	New(c, Config{Window: -1}).Start(&s, run{h, 1, 0, 100})
+	var s follower
+	s.start(New(c, Config{Window: -1}), run{h, 1, 0, 100})
 	defer s.Close()
 	var held []*cache.Chunk
 	for n := range 4 {
-		ch, _, err := s.Chunk(context.Background(), n, len(held) > 0)
+		ch, _, err := s.Chunk(context.Background(), s.list, int64(n), 1<<40, len(held) > 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, ch)
 	}
-	if _, _, err := s.Chunk(context.Background(), 4, true); !errors.Is(err, cache.ErrNoSlab) {
+	if _, _, err := s.Chunk(context.Background(), s.list, 4, 1<<40, true); !errors.Is(err, cache.ErrNoSlab) {
 		t.Errorf("with the memory full of held chunks: %v", err)
 	}
 	for _, ch := range held {
@@ -360,8 +422,8 @@ func TestJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := open(t, 64), &history{}
 		defer c.Close(context.Background())
-		var s Session
-		New(c, Config{}).Start(&s, run{h, 1, 0, 100})
+		var s follower
+		s.start(New(c, Config{}), run{h, 1, 0, 100})
 		defer s.Close()
 		for _, n := range []int{0, 50, 20, 21, 90} {
 			if _, err := step(&s, 0, n); err != nil {
@@ -369,7 +431,7 @@ func TestJumps(t *testing.T) {
 			}
 			synctest.Wait()
 			for i := n + 1; i <= n+2; i++ {
-				if r, _ := (run{h, 1, 0, 100}).At(i); !c.Contains(r.Key) {
+				if !c.Contains(s.key(i)) {
 					t.Errorf("after chunk %d, chunk %d is not there", n, i)
 				}
 			}
@@ -383,8 +445,8 @@ func TestFailedReadAheadIsNotRepeatedAtTheSameChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := open(t, 16), newGated()
 		defer c.Close(context.Background())
-		var s Session
-		New(c, Config{}).Start(&s, run{h, 1, 0, 100})
+		var s follower
+		s.start(New(c, Config{}), run{h, 1, 0, 100})
 		defer s.Close()
 		done := make(chan error)
 		go func() { _, err := step(&s, 0, 0); done <- err }()
@@ -411,12 +473,12 @@ func TestReaderThatGivesUpLeavesNoReadAheadBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := open(t, 4), &history{}
 		defer c.Close(context.Background())
-		var s Session
-		New(c, Config{Window: 1}).Start(&s, run{h, 1, 0, 100})
+		var s follower
+		s.start(New(c, Config{Window: 1}), run{h, 1, 0, 100})
 		defer s.Close()
 		var held []*cache.Chunk
 		for n := range 4 {
-			ch, _, err := s.Chunk(context.Background(), n, n > 0)
+			ch, _, err := s.Chunk(context.Background(), s.list, int64(n), 1<<40, n > 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -424,7 +486,7 @@ func TestReaderThatGivesUpLeavesNoReadAheadBehind(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
-		go func() { _, _, err := s.Chunk(ctx, 4, false); done <- err }()
+		go func() { _, _, err := s.Chunk(ctx, s.list, 4, 1<<40, false); done <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -440,30 +502,16 @@ func TestReaderThatGivesUpLeavesNoReadAheadBehind(t *testing.T) {
 	})
 }
 
-// fixed is a Sequence that allocates nothing, unlike run.
-type fixed []cache.Request
-
-func (f fixed) At(n int) (cache.Request, bool) {
-	if n < 0 || n >= len(f) {
-		return cache.Request{}, false
-	}
-	return f[n], true
-}
-
 func TestHitsAllocateNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("with the race detector sync.Pool forgets at random, and ristretto counts look-ups in one")
 	}
 	c, h := open(t, 64), &history{}
 	r := New(c, Config{})
-	var requests fixed
-	for n := range 20 {
-		request, _ := run{h, 1, 0, 20}.At(n)
-		requests = append(requests, request)
-	}
-	var seq Sequence = requests
-	var s Session
-	r.Start(&s, seq)
+	x := run{h, 1, 0, 20}
+	list := x.spans(0)
+	var s follower
+	s.start(r, x)
 	for n := range 20 {
 		if _, err := step(&s, 0, n); err != nil {
 			t.Fatal(err)
@@ -472,9 +520,10 @@ func TestHitsAllocateNothing(t *testing.T) {
 	s.Close()
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(100, func() {
-		r.Start(&s, seq)
+		r.Start(&s.Session)
+		s.list, s.read = list, 0
 		for n := range 20 {
-			ch, _, err := s.Chunk(ctx, n, false)
+			ch, _, err := s.chunk(ctx, n)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"coldtap/segment"
@@ -23,10 +24,10 @@ var noOffset = TimedOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
 // is spent waiting for pool, store and memory, 0 = no limit. Errors are *Error.
 func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso Isolation,
 	timeout time.Duration) (TimedOffset, error) {
-	st := s.take(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso, Timeout: timeout})
+	st := s.newStream(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso, Timeout: timeout})
 	defer st.Close()
-	st.view = readOffset
-	if err := st.resolve(ctx); err != nil {
+	st.filter.kind = readOffset
+	if err := st.locator.resolve(ctx, &st.req); err != nil {
 		return noOffset, st.fail(err)
 	}
 	found, err := st.search(ctx, ts)
@@ -41,40 +42,24 @@ func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UU
 // says that they may hold one. When it finds none, the stream has ended for the reason that stopped it. Errors are the
 // stream's lasting ones.
 func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
-	view, hint := st.view, st.hintTime
-	st.view, st.hintTime = readOffset, ts
+	f := &st.filter
+	kind, freeScan := f.kind, f.freeScan
+	f.kind, f.search, f.freeScan = readOffset, ts, math.MaxInt64
 	defer func() {
-		st.view, st.hintTime = view, hint
-		st.hiddenBytes = 0 // the answer begins with what is found
-		st.unpin()         // what comes next may be a wait for memory
+		f.kind, f.freeScan, f.hidden = kind, freeScan, 0 // the answer begins with what is found
+		st.scan.Release()                                // what comes next may be a wait for memory
 	}()
-	for asked := int64(-1); ; {
-		if err := st.renew(); err != nil {
+	for {
+		at, err := st.locator.locateWithin(ctx, st.next, f.rangeEnd)
+		if err != nil {
 			return noOffset, st.fail(err)
 		}
-		st.next = max(st.next, st.bounds.Start)
-		if st.next >= st.rangeEnd {
-			st.finish(EndRange)
+		if st.next = at.offset; at.seg == nil {
+			st.finish(at.end)
 			return noOffset, nil
 		}
-		if st.next >= st.bounds.TieredEnd {
-			st.finish(EndTier)
-			return noOffset, nil
-		}
-		seg, ok := st.part.Find(st.next)
-		if !ok && asked != st.next {
-			asked = st.next
-			if err := st.lookAgain(ctx); err != nil {
-				return noOffset, st.fail(err)
-			}
-			st.next = max(st.next, st.bounds.Start)
-			continue
-		}
-		if !ok {
-			return noOffset, st.fail(st.uncovered())
-		}
-		if seg.MaxTimestamp >= ts {
-			found, err := st.searchSegment(ctx, seg, ts)
+		if at.seg.MaxTimestamp >= ts {
+			found, err := st.searchSegment(ctx, at.seg, ts)
 			if err != nil || found.Offset >= 0 {
 				return found, err
 			}
@@ -86,25 +71,25 @@ func (st *Stream) search(ctx context.Context, ts int64) (TimedOffset, error) {
 				continue // it vanished: look again
 			}
 		}
-		st.next = max(st.next, min(seg.EndOffset+1, st.rangeEnd))
+		st.next = max(st.next, min(at.seg.EndOffset+1, f.rangeEnd))
 	}
 }
 
 // searchSegment looks for the record in one segment. When it is not there, end is endSegment, or what stopped the
 // search.
 func (st *Stream) searchSegment(ctx context.Context, seg *tier.Segment, ts int64) (TimedOffset, error) {
-	if err := st.enter(ctx, seg, st.next); err != nil {
+	if err := st.openSegment(ctx, seg); err != nil {
 		return noOffset, st.recover(ctx, err)
 	}
 	for {
-		v, err := st.examine(ctx, false)
-		if err != nil || v == ended {
+		more, err := st.nextBatch(ctx, false)
+		if err != nil || !more {
 			return noOffset, err
 		}
-		if st.needsRecords(&st.header) {
-			found, err := st.match(ctx, ts)
+		if st.filter.needsRecords(st.header, st.next) {
+			found, err := st.searchBatch(ctx, ts)
 			if err != nil {
-				if err := st.repair(ctx, err); err != nil {
+				if err := st.recover(ctx, err); err != nil {
 					return noOffset, err
 				}
 				continue
@@ -114,32 +99,23 @@ func (st *Stream) searchSegment(ctx context.Context, seg *tier.Segment, ts int64
 			}
 		}
 		st.reach(st.header.LastOffset())
-		st.step(&st.header)
+		st.advance()
 	}
 }
 
-// match looks for the record in the batch that examine gave.
-func (st *Stream) match(ctx context.Context, ts int64) (TimedOffset, error) {
-	c := &st.cur
-	if err := c.open(ctx, &st.header); err != nil {
+// searchBatch looks for the record in the batch that nextBatch gave.
+func (st *Stream) searchBatch(ctx context.Context, ts int64) (TimedOffset, error) {
+	if err := st.scan.Open(ctx); err != nil {
 		return noOffset, err
 	}
 	var rec segment.Record
 	for {
-		more, err := c.decoder.Next(&rec)
-		if overBudget(err) {
-			// Records are few that need memory of their own; the batch is searched again from its start.
-			if err = c.waitForMemory(ctx); err == nil {
-				err = c.open(ctx, &st.header)
-			}
-			more = err == nil
-			rec = segment.Record{Offset: -1}
-		}
-		if err != nil || !more {
+		more, restarted, err := st.scan.Record(ctx, &rec)
+		if err != nil || !more && !restarted {
 			return noOffset, err
 		}
 		// Records of magic 0 have no timestamp, which reads as -1 and is no time.
-		if rec.Offset >= st.next && rec.Timestamp >= max(ts, 0) {
+		if more && rec.Offset >= st.next && rec.Timestamp >= max(ts, 0) {
 			return TimedOffset{Offset: rec.Offset, Timestamp: rec.Timestamp, LeaderEpoch: rec.LeaderEpoch}, nil
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"coldtap/fetch/scan"
+	"coldtap/readerpool"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -44,9 +46,9 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 	}
 	var w waiter
 	w.reset(timeout, true)
-	patient := w.begin(ctx)
-	entry, _, err := s.cfg.Indexes.Get(patient, found)
-	if err := w.end(patient, nil, err); err != nil {
+	wait := w.start(ctx)
+	entry, _, err := s.cfg.Indexes.Get(wait, found)
+	if err := w.done(wait, nil, err); err != nil {
 		return nil, f.explain(ctx, &w, err)
 	}
 	switch file {
@@ -107,12 +109,8 @@ func (f *File) explain(ctx context.Context, w *waiter, err error) error {
 		return err
 	}
 	if !errors.Is(err, errGone) {
-		p := w.begin(ctx)
-		if refused := w.end(p, nil, f.svc.cfg.Source.Refresh(p, f.seg.Partition)); refused != nil {
-			if kind := kindOf(refused); kind == Canceled || kind == TimedOut {
-				return refused
-			}
-			return failure(NotReady, refused, "metadata could not be refreshed")
+		if err := f.svc.refresh(ctx, w, f.seg.Partition); err != nil {
+			return err
 		}
 		if p, ok := f.svc.cfg.Source.Snapshot().Partition(f.seg.Partition); ok && p.Readable(f.seg.ID) {
 			return err
@@ -129,21 +127,27 @@ func (f *File) explain(ctx context.Context, w *waiter, err error) error {
 // follows the last batch has no checksum. The batches that lead from the index's entry to the range are checked too.
 func (f *File) Range(from, to int64) *FileStream {
 	fs := &FileStream{file: f, pos: min(max(from, 0), f.size), to: min(to, f.size)}
+	cfg := &f.svc.cfg
 	fs.wait.reset(f.timeout, true)
-	fs.cur.svc, fs.cur.wait, fs.cur.memory.from = f.svc, &fs.wait, f.svc.cfg.Decode
-	fs.cur.memory.share = f.svc.cfg.Decode.Streams()
+	fs.planner.cfg, fs.planner.wait, fs.planner.lane = cfg, &fs.wait, readerpool.Interactive
+	fs.chunks.cfg, fs.chunks.wait, fs.chunks.plan = cfg, &fs.wait, &fs.planner
+	fs.scan.Memory.From, fs.scan.Memory.Share, fs.scan.Memory.Acquire = cfg.Decode, cfg.Decode.Streams(), fs.chunks.acquire
+	fs.scan.Reset(&fs.chunks, cfg.Logger)
 	return fs
 }
 
 // FileStream yields a range of a file. Not for concurrent use.
 type FileStream struct {
-	file *File
-	cur  cursor // in the log
-	walk logRange
-	wait waiter
-	pos  int64 // of the next byte to hand out
-	to   int64
-	err  error
+	file    *File
+	planner planner
+	chunks  chunks
+	scan    scan.Scanner // of the log
+	wait    waiter
+	placed  bool  // the scanner stands in the log
+	owed    int64 // where the batch ends that is handed out in part, 0 = none
+	pos     int64 // of the next byte to hand out
+	to      int64
+	err     error
 }
 
 // Next gives the next run, releasing the one it is given. io.EOF at the end; other errors are *Error.
@@ -159,7 +163,7 @@ func (fs *FileStream) Next(ctx context.Context, run *Run) error {
 		run.bytes = fs.file.raw[fs.pos:fs.to:fs.to]
 		fs.pos = fs.to
 	} else if err := fs.nextLog(ctx, run); err != nil {
-		fs.err = fs.file.explain(ctx, &fs.wait, err)
+		fs.err = fs.file.explain(ctx, &fs.wait, scanFault(err, fs.file.seg))
 		fs.Close()
 		return fs.err
 	}
@@ -168,9 +172,105 @@ func (fs *FileStream) Next(ctx context.Context, run *Run) error {
 	return nil
 }
 
+// nextLog is Next for the log.
+func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
+	s := &fs.scan
+	if !fs.placed {
+		if err := fs.openLog(ctx); err != nil {
+			return err
+		}
+	}
+	for run.bytes == nil {
+		fs.chunks.pos, fs.chunks.room = s.Position(), fs.to-s.Position()
+		err := error(nil)
+		if fs.owed == 0 {
+			err = fs.checkBatch(ctx)
+		}
+		switch {
+		case err == scan.Again:
+			continue
+		case err == io.EOF: // no data any more: a preallocated log may have a tail of zeros
+			fs.chunks.pos, fs.chunks.room = fs.pos, fs.to-fs.pos
+			err = fs.handOut(ctx, run)
+		case err == nil && fs.owed > 0 && fs.owed <= fs.pos:
+			s.Advance()
+			fs.owed = 0
+		case err == nil && s.Joined():
+			begin, end := s.Position(), min(fs.owed, fs.to)
+			run.take(s, fs.pos-begin, end-begin)
+			fs.pos, fs.owed = end, 0
+			s.Advance()
+		case err == nil:
+			err = fs.handOut(ctx, run)
+		}
+		if err == scan.Again {
+			fs.owed = 0
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openLog places the scanner before the range. Without the small files the way is long, and right all the same.
+func (fs *FileStream) openLog(ctx context.Context) error {
+	seg := fs.file.seg
+	log := fs.planner.describe(seg)
+	if fs.pos > 0 {
+		entry, err := fs.planner.index(ctx, seg)
+		if err != nil && kindOf(err) != Missing {
+			return err
+		}
+		if err == nil {
+			log.Dense, log.Offsets = entry.Files.Dense, entry.Offsets
+		}
+	}
+	fs.placed = true
+	fs.scan.SeekPosition(log, fs.pos)
+	return fs.chunks.begin(seg, nil, fs.scan.Position(), fs.to)
+}
+
+// checkBatch checks the next batch, which is owed then.
+func (fs *FileStream) checkBatch(ctx context.Context) error {
+	h, err := fs.scan.Next(ctx)
+	if err != nil {
+		return err
+	}
+	want := scan.ToSend
+	if fs.scan.Below() {
+		want = scan.ToPass
+	}
+	if err = fs.scan.Check(ctx, want); err == nil {
+		fs.owed = fs.scan.Position() + h.Size()
+	}
+	return err
+}
+
+// handOut makes the run what lies in the chunk of pos: of the batch that is owed and, where it ends there, of as many
+// whole batches behind it as the range takes. Behind the last batch of the log it is all of the chunk.
+func (fs *FileStream) handOut(ctx context.Context, run *Run) error {
+	s := &fs.scan
+	chunk, b, err := s.Piece(ctx, fs.pos)
+	if err != nil {
+		return err
+	}
+	end := fs.pos + int64(len(b))
+	if fs.owed > 0 && fs.owed <= end {
+		for s.Advance(); s.Position() < fs.to && s.InSameChunk() && s.CheckHere() == nil; s.Advance() {
+		}
+		end, fs.owed = s.Position(), 0
+	}
+	end = min(end, fs.to)
+	run.set(chunk, b[:end-fs.pos])
+	fs.pos = end
+	return nil
+}
+
 // Close gives everything back; runs that were handed out stay valid until their own Release.
 func (fs *FileStream) Close() {
-	fs.file.svc.metrics.crcBytes.Add(float64(fs.cur.crcBytes))
-	fs.cur.close()
+	fs.scan.Close()
+	fs.file.svc.metrics.scanned(&fs.scan.Stats)
+	fs.scan.Stats = scan.Stats{}
+	fs.chunks.close()
 	fs.pos = fs.to
 }

@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"context"
@@ -24,49 +24,48 @@ const (
 	maxRereads = 2
 )
 
-// landing is the first batch behind damage that is proven to be one.
-type landing struct {
+// soundBatch is the first batch behind damage that is proven to be one.
+type soundBatch struct {
 	header  segment.Header
 	pos     int64
 	adjoins bool // the headers of the damaged batches lead to it, offset by offset
 }
 
-// behind looks for the end of the damage e at the cursor, behind a batch whose last offset is before (-1 = none seen).
-// visit, which may be nil, is called for each damaged batch that is passed, with the cursor at it. The cursor stays
-// where it is.
+// behind looks for the end of the damage e at pos. visit, which may be nil, is called for each damaged batch that is
+// passed, with pos at it. The scanner stays where it is.
 //
 // Errors are those of reading, and of visit: then nothing is known.
-func (c *cursor) behind(ctx context.Context, e *Error, before int64, index segment.OffsetIndex, visit func(h *segment.Header) error) (to landing, ok bool, err error) {
-	pos := c.pos
-	c.damaged = pos
-	defer func() { c.pos, c.damaged = pos, math.MaxInt64 }()
-	past, claimed := e.past, before
+func (s *Scanner) behind(ctx context.Context, e *Error, index segment.OffsetIndex, visit func(h *segment.Header) error) (to soundBatch, ok bool, err error) {
+	pos := s.pos
+	s.suspects.from = pos
+	defer func() { s.pos, s.suspects.from = pos, math.MaxInt64 }()
+	past, claimed := e.past, s.last
 	if past == 0 && e.Err == nil {
 		// The bytes were not in doubt but the offsets: then it may be batches before it that are missing.
-		to, sound, _, err := c.tryAt(ctx, pos, true)
+		to, sound, _, err := s.tryAt(ctx, pos, true)
 		if err != nil {
-			return landing{}, false, err
+			return soundBatch{}, false, err
 		}
-		if sound && to.header.BaseOffset > before {
-			if ok, err = c.vouched(ctx, &to.header); ok || err != nil {
+		if sound && to.header.BaseOffset > s.last {
+			if ok, err = s.vouched(ctx, &to.header); ok || err != nil {
 				return to, ok, err
 			}
 		}
-		c.pos = pos
+		s.pos = pos
 	}
 	if past == 0 {
-		if to, claimed, ok, err = c.alongHeaders(ctx, before, visit); ok || err != nil {
+		if to, claimed, ok, err = s.alongHeaders(ctx, visit); ok || err != nil {
 			return to, ok, err
 		}
 		past = pos + 1
 	}
-	return c.alongIndex(ctx, past, before, claimed, index)
+	return s.alongIndex(ctx, past, claimed, index)
 }
 
 // alongIndex is behind by the positions in the offset index, from past on. Damage lies in one place, so that the
 // entries lie in it up to the one where it ends: steps that double find one behind it, and halving the last step finds
 // the first.
-func (c *cursor) alongIndex(ctx context.Context, past, before, claimed int64, index segment.OffsetIndex) (to landing, ok bool, err error) {
+func (s *Scanner) alongIndex(ctx context.Context, past, claimed int64, index segment.OffsetIndex) (to soundBatch, ok bool, err error) {
 	entryAt := func(pos int64) int {
 		return sort.Search(index.Len(), func(i int) bool {
 			_, at := index.Entry(i)
@@ -84,13 +83,13 @@ func (c *cursor) alongIndex(ctx context.Context, past, before, claimed int64, in
 			width *= 2
 		}
 		_, at := index.Entry(i)
-		next, sound, skip, err := c.tryAt(ctx, at, false)
+		next, sound, skip, err := s.tryAt(ctx, at, false)
 		if err == nil && sound {
-			sound, err = c.goesOn(ctx, &next.header, before, claimed)
+			sound, err = s.goesOn(ctx, &next.header, claimed)
 		}
 		switch {
 		case err != nil:
-			return landing{}, false, err
+			return soundBatch{}, false, err
 		case sound:
 			to, ok, found = next, true, i
 		default:
@@ -101,18 +100,18 @@ func (c *cursor) alongIndex(ctx context.Context, past, before, claimed int64, in
 }
 
 // alongHeaders is behind by the lengths in the headers. claimed is the last offset that the damaged batches claim.
-func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *segment.Header) error) (to landing, claimed int64, ok bool, err error) {
-	claimed = before
-	h, err := c.header(ctx)
-	if _, bytes := errors.AsType[*segment.Error](err); err != nil && !bytes {
+func (s *Scanner) alongHeaders(ctx context.Context, visit func(h *segment.Header) error) (to soundBatch, claimed int64, ok bool, err error) {
+	claimed = s.last
+	h, err := s.readHeader(ctx)
+	if _, bytes := err.(*segment.Error); err != nil && !bytes {
 		return to, claimed, false, unreadable(err)
 	}
 	plausible := err == nil
 	adjoins := true
 	for n := range maxDamaged {
-		plausible = plausible && h.BaseOffset > claimed && h.BaseOffset >= c.seg.BaseOffset && h.LastOffset() <= c.seg.EndOffset
-		end := c.pos + h.Size()
-		if n > 0 && !plausible || end < c.pos+segment.EntryPrefix || end >= c.seg.Size {
+		plausible = plausible && h.BaseOffset > claimed && h.BaseOffset >= s.log.Base && h.LastOffset() <= s.log.Last
+		end := s.pos + h.Size()
+		if n > 0 && !plausible || end < s.pos+segment.EntryPrefix || end >= s.log.Size {
 			break
 		}
 		if adjoins = adjoins && plausible; plausible {
@@ -123,13 +122,13 @@ func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *s
 				}
 			}
 		}
-		to, sound, _, err := c.tryAt(ctx, end, false)
+		to, sound, _, err := s.tryAt(ctx, end, false)
 		if err != nil {
 			return to, claimed, false, err
 		}
 		to.adjoins = adjoins && to.header.BaseOffset == claimed+1
 		if sound {
-			if ok, err = c.goesOn(ctx, &to.header, before, claimed); ok || err != nil {
+			if ok, err = s.goesOn(ctx, &to.header, claimed); ok || err != nil {
 				return to, claimed, ok, err
 			}
 		}
@@ -141,53 +140,53 @@ func (c *cursor) alongHeaders(ctx context.Context, before int64, visit func(h *s
 // tryAt goes to a log position and looks whether a sound batch of the segment begins there. Bytes that fail are read
 // from the store once more, unless they were read again already or often enough. Of one that is not sound the header is
 // given nevertheless, when it can be read. skip is where bytes end that cannot be had, 0 = they can.
-func (c *cursor) tryAt(ctx context.Context, pos int64, again bool) (to landing, sound bool, skip int64, err error) {
-	c.unpin()
-	c.pos = pos
+func (s *Scanner) tryAt(ctx context.Context, pos int64, again bool) (to soundBatch, sound bool, skip int64, err error) {
+	s.unpin()
+	s.pos = pos
 	// What was loaded for a place further behind is no part of this one, and not in doubt with it.
-	c.recent = slices.DeleteFunc(c.recent, func(r recent) bool { return r.from > pos })
-	to = landing{pos: pos, header: segment.Header{BaseOffset: -1}}
+	s.suspects.recent = slices.DeleteFunc(s.suspects.recent, func(r recent) bool { return r.from > pos })
+	to = soundBatch{pos: pos, header: segment.Header{BaseOffset: -1}}
 	for ; ; again = true {
-		h, err := c.header(ctx)
+		h, err := s.readHeader(ctx)
 		if err == nil {
 			to.header = h
-			if e := c.contradicts(&h, -1); e != nil {
+			if e := s.contradicts(&h, -1); e != nil {
 				err = e
-			} else if _, err = c.batch(ctx, &h, toPass); err == nil {
+			} else if _, err = s.batchOf(ctx, &h, ToPass); err == nil {
 				return to, true, 0, nil
 			}
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.past > 0 {
 			return to, false, e.past, nil
 		}
-		if err = unreadable(err); err != nil || again || c.rereadEnough() {
+		if err = unreadable(err); err != nil || again || s.suspects.rereadEnough(s.pos) {
 			return to, false, 0, err
 		}
-		c.forget(math.MaxInt64)
+		s.forget(math.MaxInt64)
 	}
 }
 
-// goesOn says whether the sound batch at the cursor lies behind damage. When it begins within what the damaged batches
+// goesOn says whether the sound batch at pos lies behind damage. When it begins within what the damaged batches
 // claim, either is wrong, and only the batch behind it tells.
-func (c *cursor) goesOn(ctx context.Context, h *segment.Header, before, claimed int64) (bool, error) {
-	if h.BaseOffset <= before || h.BaseOffset > claimed {
-		return h.BaseOffset > before, nil
+func (s *Scanner) goesOn(ctx context.Context, h *segment.Header, claimed int64) (bool, error) {
+	if h.BaseOffset <= s.last || h.BaseOffset > claimed {
+		return h.BaseOffset > s.last, nil
 	}
-	return c.vouched(ctx, h)
+	return s.vouched(ctx, h)
 }
 
-// vouched says that the header behind the sound batch at the cursor, or the segment's end, proves its offsets.
-func (c *cursor) vouched(ctx context.Context, h *segment.Header) (bool, error) {
-	next, err := c.glance(ctx, c.pos+h.Size())
+// vouched says that the header behind the sound batch at pos, or the segment's end, proves its offsets.
+func (s *Scanner) vouched(ctx context.Context, h *segment.Header) (bool, error) {
+	next, err := s.offsetAt(ctx, s.pos+h.Size())
 	if err != nil {
 		return false, unreadable(err)
 	}
-	return next > h.LastOffset() && (next == h.LastOffset()+1 || h.LastOffset() == c.seg.EndOffset), nil
+	return next > h.LastOffset() && (next == h.LastOffset()+1 || h.LastOffset() == s.log.Last), nil
 }
 
-// unreadable takes away an error that says that bytes are no sound batch: others are no reason to give bytes up.
+// unreadable takes away an error that says that bytes are no sound batch.
 func unreadable(err error) error {
-	if _, ok := errors.AsType[*segment.Error](err); ok || kindOf(err) == Damaged {
+	if damagedBytes(err) {
 		return nil
 	}
 	return err
