@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldtap/internal/budget"
+	"coldtap/internal/flight"
 	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -47,15 +48,14 @@ type Cache struct {
 	base    context.Context // of all loads
 	stop    context.CancelFunc
 
+	running sync.WaitGroup // loads; none begins once closed is set
+
 	mu      sync.Mutex
-	shelf   *shelf
-	flights map[tier.SegmentKey]*flight
-	busy    int   // flights that have not landed, those out of the table included
+	policy  *policy
+	flights *flight.Group[tier.SegmentKey, loaded]
 	largest int64 // cost of the largest entry lately loaded
 	closed  bool
-	idle    chan struct{} // closed once the cache is closed and no flight is under way
-
-	shut sync.Once
+	ended   chan struct{} // closed when Close has nothing left to do
 }
 
 // New makes an empty cache; Close frees it.
@@ -64,14 +64,15 @@ func New(cfg Config, load Load) (*Cache, error) {
 		return nil, fmt.Errorf("index cache of %d bytes: at least %d are needed", cfg.Memory, minMemory)
 	}
 	quarter := cfg.Memory / 4
-	s, err := newShelf(quarter, cfg.Memory-2*quarter)
+	p, err := newPolicy(quarter, cfg.Memory-2*quarter)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cache{
 		load: load, log: cfg.Logger, timeout: cfg.LoadTimeout, loading: budget.New(quarter),
-		shelf: s, flights: make(map[tier.SegmentKey]*flight), idle: make(chan struct{}),
+		policy: p, ended: make(chan struct{}),
 	}
+	c.flights = flight.NewGroup[tier.SegmentKey, loaded](&c.mu)
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -83,77 +84,65 @@ func New(cfg Config, load Load) (*Cache, error) {
 	return c, nil
 }
 
-// Get gives the entry of a segment, loading it if need be, once whoever asks. ctx bounds the caller's waiting and its
-// error is then returned; the load goes on. The cost is that of a load that this call began: zero for an entry that was
-// there or that another call is loading already. An error of the Load is returned as it is, the cache's own are *Error.
+// Get gives the entry of a segment, and loads it if need be, once for all callers at a time. ctx bounds the caller's
+// waiting, and its error is then returned; the load goes on. The cost is that of the load that this call began: zero
+// for an entry that is cached or that another call is loading already. An error of the Load is returned as it is, the
+// cache's own are *Error.
 func (c *Cache) Get(ctx context.Context, seg *tier.Segment) (*Entry, readcost.Cost, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, readcost.Cost{}, err
 	}
-	entry, f, first, err := c.find(seg)
-	if entry != nil || err != nil {
+	entry, f, begun, err := c.find(seg)
+	if f == nil {
 		return entry, readcost.Cost{}, err
 	}
-	defer c.leave(f)
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, readcost.Cost{}, ctx.Err()
+	l, err := f.Wait(ctx)
+	if !begun {
+		l.cost = readcost.Cost{}
 	}
-	if !first {
-		return f.entry, readcost.Cost{}, f.err
-	}
-	return f.entry, f.cost, f.err
+	return l.entry, l.cost, err
 }
 
-// Contains says that a segment's files are in memory.
-func (c *Cache) Contains(seg *tier.Segment) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.shelf.lookup(seg.Key())
-	return ok
-}
-
-// find gives the entry, or the flight that will bring it and on which the caller now waits.
-func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *flight, first bool, err error) {
-	k := seg.Key()
+// find gives the entry, or the flight that will bring it.
+func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *loadFlight, begun bool, err error) {
+	key := seg.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, nil, false, &Error{Kind: Closed, Segment: seg.ID.String()}
 	}
-	if entry, ok := c.shelf.lookup(k); ok {
+	if entry, ok := c.policy.lookup(key); ok {
 		c.metrics.hits.Inc()
 		return entry, nil, false, nil
 	}
-	if f = c.flights[k]; f != nil {
+	if f, begun = c.flights.JoinLocked(key); !begun {
 		c.metrics.joins.Inc()
-		f.waiters++
 		return nil, f, false, nil
 	}
 	c.metrics.loads.Inc()
-	ctx, cancel := context.WithTimeout(c.base, c.timeout)
-	f = &flight{seg: seg, cancel: cancel, waiters: 1, done: make(chan struct{})}
-	c.flights[k] = f
-	c.busy++
-	go c.fly(ctx, f)
+	ctx := f.ContextLocked(c.base)
+	c.running.Go(func() { c.run(ctx, f, seg) })
 	return nil, f, true, nil
 }
 
-// Drop forgets a segment, because it was deleted or its object is another one. A load under way serves those who wait
-// for it and nobody else.
+// Contains says whether a segment's files are in memory.
+func (c *Cache) Contains(seg *tier.Segment) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.policy.lookup(seg.Key())
+	return ok
+}
+
+// Drop forgets a segment, because it was deleted or its object is another one. What a load under way brings is returned
+// to those that wait for it, and not kept.
 func (c *Cache) Drop(seg *tier.Segment) {
-	k := seg.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	if f := c.flights[k]; f != nil {
-		f.dropped = true
-		delete(c.flights, k)
-	}
-	c.shelf.remove(k)
+	c.flights.ForgetLocked(seg.Key())
+	c.policy.drop(seg.Key())
 }
 
 // Close fails all loads and waits for their ends until ctx ends. It may be called again, to wait longer.
@@ -162,17 +151,20 @@ func (c *Cache) Close(ctx context.Context) error {
 	if !c.closed {
 		c.closed = true
 		c.stop()
-		if c.busy == 0 {
-			close(c.idle)
-		}
+		go c.end()
 	}
 	c.mu.Unlock()
 	select {
-	case <-c.idle:
-		// Only now, since ristretto panics when a Set races with its Close.
-		c.shut.Do(c.shelf.frequent.Close)
+	case <-c.ended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// end closes ristretto when the last load has ended: it panics when a Set races with its Close.
+func (c *Cache) end() {
+	c.running.Wait()
+	c.policy.frequent.Close()
+	close(c.ended)
 }

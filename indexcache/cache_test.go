@@ -283,7 +283,7 @@ func TestMemoryBound(t *testing.T) {
 	held := func() int64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.shelf.windowBytes + c.shelf.frequentBytes()
+		return c.policy.windowBytes + c.policy.frequentBytes()
 	}
 	var wg sync.WaitGroup
 	for seed := range uint64(8) {
@@ -411,8 +411,8 @@ func TestDrop(t *testing.T) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if want := int64(c.shelf.recent.Len()) * (60<<10 + entryOverhead + 8); c.shelf.windowBytes != want {
-			t.Errorf("the window counts %d bytes, its entries have %d", c.shelf.windowBytes, want)
+		if want := int64(c.policy.recent.Len()) * (60<<10 + entryOverhead + 8); c.policy.windowBytes != want {
+			t.Errorf("the window counts %d bytes, its entries have %d", c.policy.windowBytes, want)
 		}
 	})
 	t.Run("under way", func(t *testing.T) {

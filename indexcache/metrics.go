@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, c *Cache) *metrics {
 	}
 	for part, bytes := range map[string]func() int64{
 		"window":   c.windowBytes,
-		"frequent": c.shelf.frequentBytes,
+		"frequent": c.policy.frequentBytes,
 		"loading":  c.loading.InUse,
 	} {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
@@ -75,5 +75,5 @@ func (m *metrics) countDamaged(damaged []string) {
 func (c *Cache) windowBytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shelf.windowBytes
+	return c.policy.windowBytes
 }

@@ -59,6 +59,7 @@ var allowed = map[string][]string{
 	"internal/rfc3339":    {},
 	"internal/filelock":   {},
 	"internal/atomicfile": {},
+	"internal/flight":     {},
 	"internal/archtest":   {},
 	"bench/simstore":      {"rangeio"},
 

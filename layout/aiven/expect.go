@@ -55,7 +55,7 @@ func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c readcost.Cost) {
 			lo, hi := x.covers(i)
 			switch partly := from > lo || to < hi; {
 			case !partly, k == 1 && first == last:
-			case !opened[i] && !l.space.holds(chunkKey{seg.Key(), i}):
+			case !opened[i] && !l.space.isOpen(chunkKey{seg.Key(), i}):
 				opened[i] = true
 			case i == first:
 				at++

@@ -106,7 +106,7 @@ func TestManifestsKept(t *testing.T) {
 		t.Errorf("%d manifests were read after one was forgotten", n)
 	}
 	c := s.manifests
-	if c.used > c.limit || c.used != int64(len(c.entries))*(entryCost+8*6) || len(c.loading) != 0 {
+	if c.used > c.limit || c.used != int64(len(c.entries))*(entryCost+8*6) || c.loading.LenLocked() != 0 {
 		t.Errorf("%d bytes in %d entries", c.used, len(c.entries))
 	}
 }

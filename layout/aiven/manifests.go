@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"coldtap/internal/flight"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -28,9 +29,8 @@ type manifestEntry struct {
 	aead cipher.AEAD // nil when not encrypted
 
 	mu      sync.Mutex
-	stem    string        // of the key under which the log was found, or else the manifest
-	version string        // ETag of the log that was read first
-	owed    readcost.Cost // of the load, until a read has it in its bill
+	stem    string // of the key under which the log was found, or else the manifest
+	version string // ETag of the log that was read first
 }
 
 func (m *manifestEntry) cost() int64 { return entryCost + 8*int64(len(m.chunks.starts)) }
@@ -63,26 +63,18 @@ func (m *manifestEntry) learnVersion(etag string) bool {
 	return etag == "" || m.version == etag
 }
 
-func (m *manifestEntry) bill() readcost.Cost {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	owed := m.owed
-	m.owed = readcost.Cost{}
-	return owed
-}
-
 // manifestCache keeps the manifests of the segments that were read last, within a bound of bytes, and loads each once
-// whoever asks. Errors are not kept, so a manifest that was rewritten with another key is seen by the next read.
+// at a time. Errors are not kept, so a manifest that was rewritten with another key is seen by the next read.
 type manifestCache struct {
 	limit int64
 	load  func(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error)
-	turns chan struct{}
+	slots chan struct{} // one for each load that runs
 
 	mu      sync.Mutex
 	used    int64
 	entries map[tier.SegmentKey]*list.Element
 	order   list.List // of cachedManifest, the latest used in front
-	loading map[tier.SegmentKey]*manifestLoad
+	loading *flight.Group[tier.SegmentKey, *manifestEntry]
 }
 
 type cachedManifest struct {
@@ -90,21 +82,17 @@ type cachedManifest struct {
 	entry *manifestEntry
 }
 
-type manifestLoad struct {
-	done chan struct{} // closed once the rest stands
-	m    *manifestEntry
-	err  error
-}
-
-func newManifestCache(limit int64, load func(context.Context, *tier.Segment) (*manifestEntry, readcost.Cost, error)) *manifestCache {
-	return &manifestCache{
-		limit: limit, load: load, turns: make(chan struct{}, maxManifestLoads),
-		entries: make(map[tier.SegmentKey]*list.Element), loading: make(map[tier.SegmentKey]*manifestLoad),
+func newManifestCache(limit int64,
+	load func(context.Context, *tier.Segment) (*manifestEntry, readcost.Cost, error)) *manifestCache {
+	c := &manifestCache{
+		limit: limit, load: load, slots: make(chan struct{}, maxManifestLoads),
+		entries: make(map[tier.SegmentKey]*list.Element),
 	}
+	c.loading = flight.NewGroup[tier.SegmentKey, *manifestEntry](&c.mu)
+	return c
 }
 
-// get gives a segment's manifest. The cost is that of a load that failed under this caller; that of one that went well
-// stands in the entry.
+// get gives a segment's manifest. The cost is that of the load when this caller ran it.
 func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEntry, readcost.Cost, error) {
 	key := seg.Key()
 	for {
@@ -114,28 +102,18 @@ func (c *manifestCache) get(ctx context.Context, seg *tier.Segment) (*manifestEn
 			c.mu.Unlock()
 			return e.Value.(cachedManifest).entry, readcost.Cost{}, nil
 		}
-		l := c.loading[key]
-		if l == nil {
-			l = &manifestLoad{done: make(chan struct{})}
-			c.loading[key] = l
-			c.mu.Unlock()
-			cost := c.run(ctx, seg, key, l)
-			return l.m, cost, l.err
-		}
+		f, begun := c.loading.JoinLocked(key)
 		c.mu.Unlock()
-		select {
-		case <-l.done:
-		case <-ctx.Done():
-			return nil, readcost.Cost{}, ctx.Err()
+		if begun {
+			return c.run(ctx, seg, f)
 		}
-		// A load that ended with its caller's patience says nothing about the manifest.
-		if !isCanceled(l.err) {
-			return l.m, readcost.Cost{}, l.err
+		if m, err := f.Wait(ctx); err != flight.ErrAbandoned {
+			return m, readcost.Cost{}, err
 		}
 	}
 }
 
-// peek gives a segment's manifest if it is at hand, else nil.
+// peek gives a segment's manifest if it is in memory, else nil.
 func (c *manifestCache) peek(key tier.SegmentKey) *manifestEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,35 +123,28 @@ func (c *manifestCache) peek(key tier.SegmentKey) *manifestEntry {
 	return nil
 }
 
-// run carries a load out and ends it, even when it panics.
-func (c *manifestCache) run(ctx context.Context, seg *tier.Segment, key tier.SegmentKey, l *manifestLoad) (cost readcost.Cost) {
-	l.err = errors.New("reading the manifest ended early")
+// run loads a manifest on the caller's goroutine and lands the flight.
+func (c *manifestCache) run(ctx context.Context, seg *tier.Segment,
+	f *flight.Flight[tier.SegmentKey, *manifestEntry]) (m *manifestEntry, cost readcost.Cost, err error) {
+	result := flight.ErrUnfinished
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// A load that was forgotten meanwhile serves those who wait, and nobody else.
-		if c.loading[key] == l {
-			delete(c.loading, key)
-			if l.err == nil {
-				c.keepLocked(key, l.m)
-			}
+		if f.LandLocked(m, result) {
+			c.keepLocked(f.Key(), m)
 		}
-		close(l.done)
 	}()
 	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+		m, cost, err = c.load(ctx, seg)
 	case <-ctx.Done():
-		l.err = ctx.Err()
-		return cost
+		err = ctx.Err()
 	}
-	l.m, cost, l.err = c.load(ctx, seg)
-	if l.err != nil {
-		l.m = nil
-		return cost
+	if result = err; err != nil && ctx.Err() != nil {
+		result = flight.ErrAbandoned
 	}
-	l.m.owed = cost
-	return readcost.Cost{}
+	return m, cost, err
 }
 
 func (c *manifestCache) keepLocked(key tier.SegmentKey, m *manifestEntry) {
@@ -200,7 +171,7 @@ func (c *manifestCache) forget(key tier.SegmentKey) {
 	if e := c.entries[key]; e != nil {
 		c.removeLocked(e)
 	}
-	delete(c.loading, key)
+	c.loading.ForgetLocked(key)
 }
 
 // loadManifest reads, checks and unlocks a segment's manifest, wherever it is.
@@ -259,8 +230,4 @@ func eachPlace(places []string, read func(stem string) error) error {
 		}
 	}
 	return first
-}
-
-func isCanceled(err error) bool {
-	return rangeio.IsKind(err, rangeio.Canceled) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

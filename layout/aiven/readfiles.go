@@ -34,9 +34,6 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 	var sum readcost.Cost
 	for again := false; ; again = true {
 		m, cost, err := l.manifest(ctx, seg)
-		if err == nil {
-			cost = m.bill()
-		}
 		sum.Add(cost)
 		if err != nil {
 			return nil, sum, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"coldtap/internal/flight"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -33,7 +34,7 @@ func (l *Layout) ReadLog(ctx context.Context, seg *tier.Segment, dst []byte, off
 	if err != nil {
 		return cost, err
 	}
-	r := &logRead{l: l, ctx: ctx, seg: seg, key: seg.Key(), m: m, dst: dst, off: off, cost: m.bill()}
+	r := &logRead{l: l, ctx: ctx, seg: seg, key: seg.Key(), m: m, dst: dst, off: off, cost: cost}
 	if m.plain() {
 		err = r.get(dst, off)
 	} else {
@@ -50,9 +51,9 @@ func (l *Layout) manifest(ctx context.Context, seg *tier.Segment) (*manifestEntr
 		return nil, cost, err
 	}
 	if err := m.describes(seg); err != nil {
-		return nil, m.bill(), &layout.Error{Object: m.lastStem() + SuffixManifest, Err: err}
+		return nil, cost, &layout.Error{Object: m.lastStem() + SuffixManifest, Err: err}
 	}
-	return m, readcost.Cost{}, nil
+	return m, cost, nil
 }
 
 // logRead is one ReadLog.
@@ -76,22 +77,22 @@ func (r *logRead) part(i int) (dst []byte, skip int64, whole bool) {
 
 // read fills dst from chunks first to last. Only the two at the ends can be wanted in part.
 func (r *logRead) read(first, last int) error {
-	opening := make(map[int]*openChunk) // those wanted in part that this read opens
-	awaited := make(map[int]*openChunk) // those that another read opens
+	opening := make(map[int]*chunkFlight) // chunks wanted in part that this read opens
+	awaited := make(map[int]*chunkFlight) // chunks wanted in part that another read opens
 	from, to := first, last
 	for _, i := range []int{first, last} {
 		dst, skip, whole := r.part(i)
 		if whole || opening[i] != nil || from > to {
 			continue
 		}
-		pending, mine := r.l.space.ask(chunkKey{r.key, i}, dst, skip)
-		if mine {
-			opening[i] = pending
+		f, begin := r.l.space.copyOrOpen(chunkKey{r.seg.Key(), i}, dst, skip)
+		switch {
+		case begin:
+			opening[i] = f
 			continue
-		}
-		if pending != nil {
-			awaited[i] = pending
-		} else {
+		case f != nil:
+			awaited[i] = f
+		default:
 			r.l.metrics.reused.Inc()
 		}
 		if i == first {
@@ -100,39 +101,30 @@ func (r *logRead) read(first, last int) error {
 			to--
 		}
 	}
-	err := errNotOpened
+	result := flight.ErrUnfinished
 	defer func() {
-		for _, c := range opening {
-			r.l.space.publish(c, nil, err)
+		for _, f := range opening {
+			r.l.space.opened(f, nil, result)
 		}
 	}()
-	if err = r.open(from, to, opening); err != nil {
+	err := r.open(from, to, opening)
+	if result = err; err != nil && r.ctx.Err() != nil {
+		result = flight.ErrAbandoned
+	}
+	if err != nil {
 		return err
 	}
-	// Only now, with all that others may wait for done and no memory held.
-	for i, c := range awaited {
-		if err := r.await(i, c); err != nil {
+	// Only now, when this read has opened all that others wait for, and holds no memory.
+	for i, f := range awaited {
+		if _, err := f.Wait(r.ctx); err != nil && err != flight.ErrAbandoned {
+			return err
+		}
+		// The chunk is open, unless it was evicted already or the other read gave up.
+		if err := r.read(i, i); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// errNotOpened is what others learn when an opening panics.
-var errNotOpened = errors.New("the chunk was not opened")
-
-// await takes part of a chunk that another read opens.
-func (r *logRead) await(i int, c *openChunk) error {
-	select {
-	case <-c.done:
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
-	// The other's patience is not ours; and an open chunk may have given way already.
-	if c.err != nil && !isCanceled(c.err) {
-		return c.err
-	}
-	return r.read(i, i)
 }
 
 // unreadable is the error of chunks that begin with number first.
@@ -142,7 +134,7 @@ func (r *logRead) unreadable(first int, err error) error {
 }
 
 // open fetches chunks first to last and opens them, those in opening into the workspace, where they stay.
-func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
+func (r *logRead) open(first, last int, opening map[int]*chunkFlight) error {
 	if first > last {
 		return nil
 	}
@@ -155,7 +147,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 			sizes = append(sizes, int(hi-lo))
 		}
 	}
-	if need := room(sizes...); need > r.l.space.limit {
+	if need := bufferBytes(sizes...); need > r.l.space.limit {
 		if first == last {
 			return r.unreadable(first, fmt.Errorf("stored chunks of %d bytes need %d bytes of memory, %d are allowed", x.chunk, need, r.l.space.limit))
 		}
@@ -165,12 +157,12 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 		}
 		return r.open(middle+1, last, opening)
 	}
-	buffers, err := r.l.space.take(r.ctx, sizes...)
+	buffers, err := r.l.space.acquire(r.ctx, sizes...)
 	if err != nil {
 		return err
 	}
 	stored, spare := buffers[0], buffers[1:]
-	defer func() { r.l.space.give(append(spare, buffers[0])...) }()
+	defer func() { r.l.space.release(append(spare, buffers[0])...) }()
 	if err := r.get(stored, from); err != nil {
 		return err
 	}
@@ -187,7 +179,7 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 	}
 	spare = buffers[1:]
 	if err := r.l.opener.openAll(r.ctx, r.m, units); err != nil {
-		if isCanceled(err) {
+		if r.ctx.Err() != nil {
 			return err
 		}
 		r.l.metrics.damaged.Inc()
@@ -195,10 +187,10 @@ func (r *logRead) open(first, last int, opening map[int]*openChunk) error {
 	}
 	r.l.metrics.opened.Add(float64(len(units)))
 	for _, u := range units {
-		if c := opening[u.chunk]; c != nil {
+		if f := opening[u.chunk]; f != nil {
 			dst, skip, _ := r.part(u.chunk)
 			copy(dst, u.out[skip:])
-			r.l.space.publish(c, u.out, nil)
+			r.l.space.opened(f, u.out, nil)
 			delete(opening, u.chunk)
 			spare = spare[1:]
 		}

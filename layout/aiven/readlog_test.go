@@ -231,7 +231,7 @@ func (s *stand) checkIdle(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var n int64
-	for class, have := range w.blank {
+	for class, have := range w.free {
 		for _, b := range have {
 			if cap(b) != class {
 				t.Errorf("a buffer of %d among those of %d", cap(b), class)
@@ -240,10 +240,13 @@ func (s *stand) checkIdle(t *testing.T) {
 		}
 	}
 	for _, c := range w.open {
-		if c.readers != 0 || c.place == nil {
+		if c.readers != 0 || c.element == nil {
 			t.Errorf("chunk %d has %d readers", c.key.chunk, c.readers)
 		}
-		n += int64(cap(c.buffer))
+		n += int64(cap(c.bytes))
+	}
+	if n := w.opening.LenLocked(); n != 0 {
+		t.Errorf("%d chunks are being opened", n)
 	}
 	if n != w.used || w.queue.Len() != 0 || w.idle.Len() != len(w.open) {
 		t.Errorf("%d bytes are counted, %d are there; %d reads wait; %d of %d chunks are idle", w.used, n, w.queue.Len(), w.idle.Len(), len(w.open))
@@ -375,7 +378,7 @@ func TestWaitersOutliveTheOpener(t *testing.T) {
 		}
 		synctest.Wait()
 		leave()
-		if err := <-first; !isCanceled(err) {
+		if err := <-first; !rangeio.IsKind(err, rangeio.Canceled) && !errors.Is(err, context.Canceled) {
 			t.Errorf("who left has %v", err)
 		}
 		wg.Wait()

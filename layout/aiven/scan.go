@@ -130,7 +130,6 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64
 	if err != nil {
 		return nil, sum, err
 	}
-	sum.Add(m.bill())
 	stored, at, err := s.readStoredCheckpoint(ctx, seg, m, &sum)
 	if err != nil {
 		return nil, sum, err

@@ -7,51 +7,53 @@ import (
 	"math/bits"
 	"sync"
 
+	"coldtap/internal/flight"
 	"coldtap/tier"
 )
 
-// workspace is all the memory in which chunks are stored and open: buffers that a read works in, chunks that stay open,
-// and blank buffers for the next read. Together they never have more than limit bytes. A chunk that nobody reads at
-// this moment gives way to whoever needs room; nobody waits for room while holding some.
+// workspace is the memory for stored and open chunks: the buffers that reads work in, chunks that stay open, and free
+// buffers for the next read, never more than limit bytes together. An open chunk that no read copies from is evicted
+// when a read needs memory. A read never waits for memory while it holds some.
 type workspace struct {
 	limit int64
 
-	mu    sync.Mutex
-	used  int64            // bytes of all buffers there are
-	blank map[int][][]byte // by capacity
-	open  map[chunkKey]*openChunk
-	idle  list.List // of *openChunk that nobody reads, the latest used in front
-	queue list.List // of *claim, first come first served
+	mu      sync.Mutex
+	used    int64            // bytes of all buffers
+	free    map[int][][]byte // by capacity
+	open    map[chunkKey]*openChunk
+	opening *flight.Group[chunkKey, struct{}] // chunks that will be in open
+	idle    list.List                         // of *openChunk without readers, the latest used in front
+	queue   list.List                         // of *bufferWaiter, first come first served
 }
 
 // chunkKey names a stored chunk.
 type chunkKey struct {
-	id    tier.SegmentKey
-	chunk int
+	segment tier.SegmentKey
+	chunk   int
 }
 
-// openChunk is a chunk that is open or being opened.
+// chunkFlight is the opening of a chunk.
+type chunkFlight = flight.Flight[chunkKey, struct{}]
+
+// openChunk is a chunk that stays open. Guarded by the workspace.
 type openChunk struct {
-	key  chunkKey
-	done chan struct{} // closed once it is open or has failed; err stands from then on
-	err  error
-
-	// Guarded by the workspace.
-	buffer  []byte // whole
-	bytes   []byte // the chunk's
+	key     chunkKey
+	bytes   []byte // a whole buffer
 	readers int
-	place   *list.Element // in idle
-	gone    bool          // not in the table any more
+	element *list.Element // in idle
+	dropped bool          // not in open any more
 }
 
-// claim is a read that waits for buffers.
-type claim struct {
-	sizes []int
-	given chan [][]byte // capacity 1
+// bufferWaiter is a read that waits for buffers.
+type bufferWaiter struct {
+	sizes   []int
+	granted chan [][]byte // capacity 1
 }
 
 func newWorkspace(limit int64) *workspace {
-	return &workspace{limit: limit, blank: make(map[int][][]byte), open: make(map[chunkKey]*openChunk)}
+	w := &workspace{limit: limit, free: make(map[int][][]byte), open: make(map[chunkKey]*openChunk)}
+	w.opening = flight.NewGroup[chunkKey, struct{}](&w.mu)
+	return w
 }
 
 // bufferClass rounds a size up, so that buffers fit again: four classes for each doubling, at most a quarter too large.
@@ -64,8 +66,8 @@ func bufferClass(n int) int {
 	return (n + step - 1) / step * step
 }
 
-// room is what buffers of these sizes take.
-func room(sizes ...int) int64 {
+// bufferBytes is what buffers of these sizes take.
+func bufferBytes(sizes ...int) int64 {
 	var n int64
 	for _, size := range sizes {
 		n += int64(bufferClass(size))
@@ -73,48 +75,48 @@ func room(sizes ...int) int64 {
 	return n
 }
 
-// take gives a buffer for each size, all at once, waiting in turn until there is room. It is not for more than limit.
-func (w *workspace) take(ctx context.Context, sizes ...int) ([][]byte, error) {
-	if n := room(sizes...); n > w.limit {
+// acquire gives a buffer for each size, all at once, and waits in turn for the memory. More than limit is an error.
+func (w *workspace) acquire(ctx context.Context, sizes ...int) ([][]byte, error) {
+	if n := bufferBytes(sizes...); n > w.limit {
 		return nil, fmt.Errorf("%d bytes of memory are needed, %d are allowed", n, w.limit)
 	}
 	w.mu.Lock()
 	var buffers [][]byte
 	if w.queue.Len() == 0 {
-		buffers = w.tryLocked(sizes)
+		buffers = w.tryAcquireLocked(sizes)
 	}
 	if buffers != nil {
 		w.mu.Unlock()
-		return fill(buffers, sizes), nil
+		return allocate(buffers, sizes), nil
 	}
-	c := &claim{sizes: sizes, given: make(chan [][]byte, 1)}
-	place := w.queue.PushBack(c)
+	waiter := &bufferWaiter{sizes: sizes, granted: make(chan [][]byte, 1)}
+	element := w.queue.PushBack(waiter)
 	w.mu.Unlock()
 	select {
-	case buffers = <-c.given:
-		return fill(buffers, sizes), nil
+	case buffers = <-waiter.granted:
+		return allocate(buffers, sizes), nil
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case buffers = <-c.given:
+	case buffers = <-waiter.granted:
 		for i, b := range buffers {
 			if b == nil {
 				w.used -= int64(bufferClass(sizes[i]))
 			} else {
-				w.giveLocked(b)
+				w.freeLocked(b)
 			}
 		}
 	default:
-		w.queue.Remove(place)
+		w.queue.Remove(element)
 	}
-	w.serveLocked() // the next one may need less
+	w.grantLocked() // the next one may need less
 	return nil, ctx.Err()
 }
 
-// fill makes the buffers for which there is room but no blank one, outside of the lock: zeroing takes its time.
-func fill(buffers [][]byte, sizes []int) [][]byte {
+// allocate makes the buffers that were granted as nil. Without the mutex, because zeroing memory takes long.
+func allocate(buffers [][]byte, sizes []int) [][]byte {
 	for i, b := range buffers {
 		if b == nil {
 			b = make([]byte, bufferClass(sizes[i]))
@@ -124,21 +126,22 @@ func fill(buffers [][]byte, sizes []int) [][]byte {
 	return buffers
 }
 
-// tryLocked finds a blank buffer for each size, or makes room for a new one (nil in the result). A nil result: no room.
-func (w *workspace) tryLocked(sizes []int) [][]byte {
-	// A buffer that is larger than need be saves making one, but its surplus may be just what another size lacks.
+// tryAcquireLocked finds a free buffer for each size, or counts a new one as used, which allocate makes (nil in the
+// result). The result is nil when there is not enough memory.
+func (w *workspace) tryAcquireLocked(sizes []int) [][]byte {
+	// A buffer that is larger than needed saves making one, but its surplus may be just what another size lacks.
 	if buffers := w.fitLocked(sizes, 2); buffers != nil {
 		return buffers
 	}
 	return w.fitLocked(sizes, 1)
 }
 
-// fitLocked is tryLocked with blank buffers at most factor times as large as their class.
+// fitLocked is tryAcquireLocked with free buffers at most factor times as large as their class.
 func (w *workspace) fitLocked(sizes []int, factor int) [][]byte {
 	buffers := make([][]byte, len(sizes))
 	var missing int64
 	for i, size := range sizes {
-		if buffers[i] = w.pickLocked(size, factor); buffers[i] == nil {
+		if buffers[i] = w.findFreeLocked(size, factor); buffers[i] == nil {
 			missing += int64(bufferClass(size))
 		}
 	}
@@ -147,7 +150,7 @@ func (w *workspace) fitLocked(sizes []int, factor int) [][]byte {
 		if b == nil {
 			for _, b := range buffers {
 				if b != nil {
-					w.giveLocked(b)
+					w.freeLocked(b)
 				}
 			}
 			return nil
@@ -166,73 +169,66 @@ func (w *workspace) fitLocked(sizes []int, factor int) [][]byte {
 	return buffers
 }
 
-// pickLocked finds a blank buffer that is large enough and not too large.
-func (w *workspace) pickLocked(size, factor int) []byte {
+// findFreeLocked takes out a free buffer of the size's class, or up to factor times as large.
+func (w *workspace) findFreeLocked(size, factor int) []byte {
 	for class := bufferClass(size); class <= factor*bufferClass(size); class = bufferClass(class + 1) {
-		if have := w.blank[class]; len(have) > 0 {
-			last := len(have) - 1
-			b := have[last]
-			have[last] = nil
-			w.setBlankLocked(class, have[:last])
-			return b
+		if len(w.free[class]) > 0 {
+			return w.popFreeLocked(class)
 		}
 	}
 	return nil
 }
 
-func (w *workspace) setBlankLocked(class int, have [][]byte) {
-	if len(have) == 0 {
-		delete(w.blank, class)
-		return
+// popFreeLocked takes out a free buffer of a class that has one.
+func (w *workspace) popFreeLocked(class int) []byte {
+	buffers := w.free[class]
+	last := len(buffers) - 1
+	b := buffers[last]
+	buffers[last] = nil
+	if w.free[class] = buffers[:last]; last == 0 {
+		delete(w.free, class)
 	}
-	w.blank[class] = have
-}
-
-// evictLocked takes out a buffer that nobody works in: a blank one, else that of the chunk that was not read for
-// longest.
-func (w *workspace) evictLocked() []byte {
-	for class, have := range w.blank {
-		last := len(have) - 1
-		b := have[last]
-		have[last] = nil
-		w.setBlankLocked(class, have[:last])
-		return b
-	}
-	last := w.idle.Back()
-	if last == nil {
-		return nil
-	}
-	c := last.Value.(*openChunk)
-	w.forgetLocked(c)
-	b := c.buffer
-	c.buffer, c.bytes = nil, nil
 	return b
 }
 
-// give returns buffers.
-func (w *workspace) give(buffers ...[]byte) {
+// evictLocked takes out a buffer that is not in use: a free one, else that of the chunk that was not read for longest.
+func (w *workspace) evictLocked() []byte {
+	for class := range w.free {
+		return w.popFreeLocked(class)
+	}
+	oldest := w.idle.Back()
+	if oldest == nil {
+		return nil
+	}
+	c := oldest.Value.(*openChunk)
+	w.dropLocked(c)
+	return c.bytes
+}
+
+// release gives buffers back.
+func (w *workspace) release(buffers ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range buffers {
-		w.giveLocked(b)
+		w.freeLocked(b)
 	}
-	w.serveLocked()
+	w.grantLocked()
 }
 
-func (w *workspace) giveLocked(b []byte) {
-	w.blank[cap(b)] = append(w.blank[cap(b)], b[:cap(b)])
+func (w *workspace) freeLocked(b []byte) {
+	w.free[cap(b)] = append(w.free[cap(b)], b[:cap(b)])
 }
 
-// serveLocked gives to those who wait, in turn, what there is room for.
-func (w *workspace) serveLocked() {
+// grantLocked gives those that wait, in turn, what there is memory for.
+func (w *workspace) grantLocked() {
 	for front := w.queue.Front(); front != nil; front = w.queue.Front() {
-		c := front.Value.(*claim)
-		buffers := w.tryLocked(c.sizes)
+		waiter := front.Value.(*bufferWaiter)
+		buffers := w.tryAcquireLocked(waiter.sizes)
 		if buffers == nil {
 			return
 		}
 		w.queue.Remove(front)
-		c.given <- buffers
+		waiter.granted <- buffers
 	}
 }
 
@@ -243,93 +239,85 @@ func (w *workspace) inUse() int64 {
 	return w.used
 }
 
-// ask copies part of a chunk, from byte skip on, if it is open. Else it gives the chunk, which is being opened, and
-// says whether it is the caller who must open it (and call publish, whatever happens).
-func (w *workspace) ask(key chunkKey, dst []byte, skip int64) (pending *openChunk, mine bool) {
+// copyOrOpen copies part of a chunk to dst, from byte skip of the chunk on, if it is open. Otherwise it gives the
+// flight that opens it. begin: the caller must open it and call opened, whatever happens.
+func (w *workspace) copyOrOpen(key chunkKey, dst []byte, skip int64) (f *chunkFlight, begin bool) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	c := w.open[key]
 	if c == nil {
-		c = &openChunk{key: key, done: make(chan struct{})}
-		w.open[key] = c
-		w.mu.Unlock()
-		return c, true
-	}
-	if c.bytes == nil {
-		w.mu.Unlock()
-		return c, false
+		return w.opening.JoinLocked(key)
 	}
 	c.readers++
-	if c.place != nil {
-		w.idle.Remove(c.place)
-		c.place = nil
+	if c.element != nil {
+		w.idle.Remove(c.element)
+		c.element = nil
 	}
 	w.mu.Unlock()
 	copy(dst, c.bytes[skip:])
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if c.readers--; c.readers == 0 {
-		w.restLocked(c)
+		w.idleLocked(c)
 	}
 	return nil, false
 }
 
-// holds says that a chunk is open.
-func (w *workspace) holds(key chunkKey) bool {
+// isOpen says whether a chunk is open.
+func (w *workspace) isOpen(key chunkKey) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.open[key]
-	return c != nil && c.bytes != nil
+	return w.open[key] != nil
 }
 
-// publish ends the opening of a chunk. Without an error, bytes (of a buffer that was taken) belong to the workspace
+// opened ends the opening of a chunk. Without an error, bytes (of a buffer that was acquired) belong to the workspace
 // from now on.
-func (w *workspace) publish(c *openChunk, bytes []byte, err error) {
+func (w *workspace) opened(f *chunkFlight, bytes []byte, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.err = err
+	keep := f.LandLocked(struct{}{}, err)
 	if err != nil {
-		w.forgetLocked(c)
-	} else {
-		c.buffer, c.bytes = bytes, bytes
-		w.restLocked(c)
+		return
 	}
-	close(c.done)
+	c := &openChunk{key: f.Key(), bytes: bytes, dropped: !keep}
+	if keep {
+		w.open[c.key] = c
+	}
+	w.idleLocked(c)
 }
 
-// restLocked leaves a chunk that nobody reads open, or makes its buffer blank if the chunk was dropped.
-func (w *workspace) restLocked(c *openChunk) {
-	if c.gone {
-		w.giveLocked(c.buffer)
-		c.buffer, c.bytes = nil, nil
+// idleLocked lets a chunk without readers stay open, or frees its buffer if the chunk was dropped.
+func (w *workspace) idleLocked(c *openChunk) {
+	if c.dropped {
+		w.freeLocked(c.bytes)
 	} else {
-		c.place = w.idle.PushFront(c)
+		c.element = w.idle.PushFront(c)
 	}
-	w.serveLocked()
+	w.grantLocked()
 }
 
-func (w *workspace) forgetLocked(c *openChunk) {
-	if c.place != nil {
-		w.idle.Remove(c.place)
-		c.place = nil
+// dropLocked takes a chunk out of open. Its buffer is free, or will be when its readers have ended.
+func (w *workspace) dropLocked(c *openChunk) {
+	if c.element != nil {
+		w.idle.Remove(c.element)
+		c.element = nil
 	}
-	if !c.gone {
-		delete(w.open, c.key)
-		c.gone = true
-	}
+	c.dropped = true
+	delete(w.open, c.key)
 }
 
 // drop forgets the open chunks of a segment.
-func (w *workspace) drop(id tier.SegmentKey) {
+func (w *workspace) drop(segment tier.SegmentKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.opening.ForgetMatchesLocked(func(key chunkKey) bool { return key.segment == segment })
 	for key, c := range w.open {
-		if key.id != id {
+		if key.segment != segment {
 			continue
 		}
-		idle := c.place != nil
-		w.forgetLocked(c)
+		idle := c.element != nil
+		w.dropLocked(c)
 		if idle {
-			w.restLocked(c)
+			w.idleLocked(c)
 		}
 	}
 }
