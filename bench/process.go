@@ -25,10 +25,8 @@ type process struct {
 	addr string // of its data plane
 }
 
-// Arguments by which the binary becomes one of the servers; Config names a file.
-const (
-	bareServer = "--bare"
-)
+// bareServer is the argument by which the binary becomes the server of ServeBare.
+const bareServer = "--bare"
 
 // start runs the binary and waits until it says where it listens: a JSON log line with msg "serving".
 func start(ctx context.Context, path string, args ...string) (*process, error) {

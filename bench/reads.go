@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/bench/simstore"
 	"coldtap/fetch"
 	"coldtap/internal/assembly"
 	"coldtap/layout/native"
@@ -28,15 +29,15 @@ var smallSpec = Spec{Segments: scanSegments, SegmentBytes: scanSegment, BatchRec
 // rig is a dataset with a read path over it whose store counts its GETs.
 type rig struct {
 	data  *Dataset
-	store *countingStore
+	store *simstore.Counting
 	path  *assembly.ReadPath
 }
 
 func newRig(ctx context.Context, spec Spec, memory, chunk int64) (*rig, error) {
-	return newRigOn(ctx, newCountingStore(), spec, memory, chunk)
+	return newRigOn(ctx, simstore.NewCounting(simstore.NewMemory()), spec, memory, chunk)
 }
 
-func newRigOn(ctx context.Context, store *countingStore, spec Spec, memory, chunk int64) (*rig, error) {
+func newRigOn(ctx context.Context, store *simstore.Counting, spec Spec, memory, chunk int64) (*rig, error) {
 	data, err := Generate(ctx, store, spec)
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func Herd(ctx context.Context) ([]Figure, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	gets, chunks := r.store.logGets.Load(), r.chunks(scanChunk)
+	gets, chunks := r.store.LogGets(), r.chunks(scanChunk)
 	f := Figure{Name: "log GETs per chunk, 100 readers", Value: fmt.Sprintf("%d / %d", gets, chunks), Bar: "exactly 1"}
 	f.OK = gets == int64(chunks)
 	return []Figure{f}, nil
@@ -141,7 +142,7 @@ func Scan(ctx context.Context) ([]Figure, error) {
 		return nil, fmt.Errorf("served %d bytes of %d", served, r.data.Bytes)
 	}
 	return []Figure{
-		atMost("log GETs / chunks", float64(r.store.logGets.Load())/float64(r.chunks(scanChunk)), 1.02, ""),
-		atMost("bytes fetched / served", float64(r.store.bytes.Load())/float64(served), 1.05, ""),
+		atMost("log GETs / chunks", float64(r.store.LogGets())/float64(r.chunks(scanChunk)), 1.02, ""),
+		atMost("bytes fetched / served", float64(r.store.BytesRead())/float64(served), 1.05, ""),
 	}, nil
 }

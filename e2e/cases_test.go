@@ -14,7 +14,7 @@ import (
 
 // checkCases holds what was tiered against what each topic is there for: brokers roll, tier, clean and delete as they
 // see fit, and a comparison of a case that did not come about would pass.
-func (st *stand) checkCases(t *testing.T, truths []*truth) {
+func (st *harness) checkCases(t *testing.T, truths []*truth) {
 	t.Helper()
 	meant := map[string]func(*truth) error{
 		"codecs-0":      st.allCodecs,
@@ -109,7 +109,7 @@ func segmentOf(bases []int64, offset int64) int {
 
 // allCodecs looks at the batches' headers in the store (KIP-98: the codec is in the lowest three bits of the
 // attributes).
-func (st *stand) allCodecs(tr *truth) error {
+func (st *harness) allCodecs(tr *truth) error {
 	codecs := map[byte]bool{}
 	for _, file := range st.storedFiles(tr.topic, tr.partition) {
 		if filepath.Ext(file) != ".log" {

@@ -16,7 +16,7 @@ import (
 // brokers that are restarted one by one are nobody's trouble, and a topic that is deleted, or taken out of the tier, is
 // so at once.
 func TestWhatChangesUnderReaders(t *testing.T) {
-	st := newStand(t)
+	st := newHarness(t)
 	g, err := newGateway(st.ctx, st.cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestWhatChangesUnderReaders(t *testing.T) {
 			must(p.batches("lz4", 20))
 		}
 	}
-	must(st.settle())
+	must(st.moveToTier())
 	must(st.create(&topic{name: "untiered", replicas: [][]int{{1, 2, 3}}, tierLate: true}))
 	for _, topic := range st.topics {
 		for partition := range everywhere {

@@ -171,9 +171,9 @@ func (c *cluster) start(ctx context.Context, nodes ...int) error {
 
 // serving waits until a node says that it has started since it was run last.
 func (c *cluster) serving(ctx context.Context, node int) error {
-	patience, cancel := context.WithTimeout(ctx, 60*time.Second)
+	waitCtx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	return eventually(patience, func() error {
+	return eventually(waitCtx, func() error {
 		if c.nodes[node].ended() {
 			return fmt.Errorf("node %d ended: see %s", node, c.output(node))
 		}

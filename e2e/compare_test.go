@@ -14,7 +14,7 @@ import (
 
 // provable gives the offset up to which read_committed can be proven from the tier alone: where the first transaction
 // begins whose marker lies behind the tier's end.
-func (st *stand) provable(tr *truth) int64 {
+func (st *harness) provable(tr *truth) int64 {
 	end := tr.bounds.tieredEnd
 	for _, txn := range st.topic(tr.topic).pens[tr.partition].transactions {
 		if txn.marker >= tr.bounds.tieredEnd {
@@ -25,7 +25,7 @@ func (st *stand) provable(tr *truth) int64 {
 }
 
 // tierEnd gives where coldtap's answers end under an isolation level, and the reason that they give.
-func (st *stand) tierEnd(tr *truth, isolation string) (end int64, reason string) {
+func (st *harness) tierEnd(tr *truth, isolation string) (end int64, reason string) {
 	if isolation == "read_committed" {
 		if end = st.provable(tr); end < tr.bounds.tieredEnd {
 			return end, "undecided"
@@ -35,7 +35,7 @@ func (st *stand) tierEnd(tr *truth, isolation string) (end int64, reason string)
 }
 
 // checkWhole compares all records of a partition's tier, read with answers of maxBytes.
-func (st *stand) checkWhole(t *testing.T, read reader, tr *truth, isolation string, maxBytes int) answer {
+func (st *harness) checkWhole(t *testing.T, read reader, tr *truth, isolation string, maxBytes int) answer {
 	t.Helper()
 	end, reason := st.tierEnd(tr, isolation)
 	a, err := read.follow(tr.topic, tr.partition, isolation, tr.bounds.logStart, maxBytes)
@@ -55,7 +55,7 @@ func (st *stand) checkWhole(t *testing.T, read reader, tr *truth, isolation stri
 // checkReads compares the records from many starts and in answers of many sizes, and the hand-over: coldtap's records
 // and then the stock consumer's from where coldtap says must be what the stock consumer alone read, without a gap and
 // without a repeat.
-func (st *stand) checkReads(t *testing.T, g *gateway, tr *truth) {
+func (st *harness) checkReads(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	for _, isolation := range isolations {
 		for _, maxBytes := range []int{1, 3000, 9000} { // one batch, about three, about a segment
@@ -94,7 +94,7 @@ func (st *stand) checkReads(t *testing.T, g *gateway, tr *truth) {
 
 // checkLostTail reads what is left of a log whose tail was lost after it was tiered: the records of the lost leader,
 // which are in the store and in the metadata as any other, must not come, and the hand-over must be whole.
-func (st *stand) checkLostTail(t *testing.T, g *gateway) {
+func (st *harness) checkLostTail(t *testing.T, g *gateway) {
 	tr, err := st.truth(lostTail, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func (st *stand) checkLostTail(t *testing.T, g *gateway) {
 }
 
 // checkBorders asks where there is nothing, and for the bounds themselves.
-func (st *stand) checkBorders(t *testing.T, g *gateway, tr *truth) {
+func (st *harness) checkBorders(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	b := tr.bounds
 	var o struct {
@@ -174,7 +174,7 @@ func told(offsets ...*int64) string {
 
 // checkTimes asks for a grid of timestamps. Coldtap names the first record that a consumer would be given, within what
 // it can prove; a broker's ListOffsets may name a marker or an aborted record, and otherwise must agree.
-func (st *stand) checkTimes(t *testing.T, g *gateway, tr *truth) {
+func (st *harness) checkTimes(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	for _, isolation := range isolations {
 		end, _ := st.tierEnd(tr, isolation)
@@ -210,7 +210,7 @@ func (st *stand) checkTimes(t *testing.T, g *gateway, tr *truth) {
 }
 
 // checkSegments holds the segments' files against the store's.
-func (st *stand) checkSegments(t *testing.T, g *gateway, tr *truth) {
+func (st *harness) checkSegments(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	var segments []struct {
 		ID         string `json:"id"`
@@ -273,7 +273,7 @@ func filesOf(files []string, part string) (its []string) {
 
 // checkTopics compares what there is: names, ids and bounds. A topic of which nothing was ever tiered is no topic of
 // the tier.
-func (st *stand) checkTopics(t *testing.T, g *gateway, truths []*truth) {
+func (st *harness) checkTopics(t *testing.T, g *gateway, truths []*truth) {
 	t.Helper()
 	now, err := st.stock.topics()
 	if err != nil {

@@ -146,9 +146,9 @@ func (p *pen) end(producer string, abort bool) error {
 		return nil // without data there is no marker
 	}
 	p.transactions = append(p.transactions, transaction{first: first, marker: before, aborted: abort})
-	patience, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	waitCtx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
 	defer cancel()
-	return eventually(patience, func() error {
+	return eventually(waitCtx, func() error {
 		end, err := p.stock.offset(p.topic, p.partition, logEnd)
 		if err == nil && end <= before {
 			err = fmt.Errorf("no marker of %s in %s-%d", producer, p.topic, p.partition)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // TestColdtapAgreesWithTheBrokers is one story: each step stands on what the ones before it left.
 func TestColdtapAgreesWithTheBrokers(t *testing.T) {
-	st := newStand(t)
+	st := newHarness(t)
 	g, err := newGateway(st.ctx, st.cluster) // first: a compiler beside brokers makes both slow
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestColdtapAgreesWithTheBrokers(t *testing.T) {
 			t.Logf("%-20s %6.1f s", topic.name, time.Since(began).Seconds())
 		}
 	})
-	step("everything is tiered", must(st.settle))
+	step("everything is tiered", must(st.moveToTier))
 	step("tiered topics change", must(st.change))
 	var truths []*truth
 	step("a stock consumer reads", func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestColdtapAgreesWithTheBrokers(t *testing.T) {
 }
 
 // restart runs coldtap and waits until it is ready. It must not be running.
-func (st *stand) restart(t *testing.T, g *gateway) {
+func (st *harness) restart(t *testing.T, g *gateway) {
 	t.Helper()
 	if err := g.run(st.ctx); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func (st *stand) restart(t *testing.T, g *gateway) {
 	st.awaitReady(t, g)
 }
 
-func (st *stand) awaitReady(t *testing.T, g *gateway) {
+func (st *harness) awaitReady(t *testing.T, g *gateway) {
 	t.Helper()
 	began := time.Now()
 	var state string
@@ -239,7 +239,7 @@ func (st *stand) awaitReady(t *testing.T, g *gateway) {
 }
 
 // checkTiers reads every partition's tier once under both isolation levels.
-func (st *stand) checkTiers(t *testing.T, g *gateway, truths []*truth) {
+func (st *harness) checkTiers(t *testing.T, g *gateway, truths []*truth) {
 	t.Helper()
 	for _, tr := range truths {
 		for _, isolation := range isolations {
@@ -248,8 +248,8 @@ func (st *stand) checkTiers(t *testing.T, g *gateway, truths []*truth) {
 	}
 }
 
-// newStand makes a stand whose processes end with the test. What they wrote stays when it failed.
-func newStand(t *testing.T) *stand {
+// newHarness makes a harness whose processes end with the test. What they wrote stays when it failed.
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "coldtap-e2e-")
 	if err != nil {
@@ -280,11 +280,11 @@ func newStand(t *testing.T) *stand {
 	}
 	t.Cleanup(s.process.kill)
 	t.Logf("%-40s %6.1f s", "jars and formatted directories", time.Since(began).Seconds())
-	return &stand{ctx: interrupted, cluster: c, stock: s, topics: everyTopic()}
+	return &harness{ctx: interrupted, cluster: c, stock: s, topics: everyTopic()}
 }
 
 // truths reads every partition through the stock consumer.
-func (st *stand) truths(t *testing.T) (all []*truth) {
+func (st *harness) truths(t *testing.T) (all []*truth) {
 	t.Helper()
 	for _, topic := range st.topics {
 		if topic.name == lostTail {

@@ -50,7 +50,7 @@ func (g *gateway) readRaw(topic string, partition int, isolation string, from in
 }
 
 // checkRaw compares what comes as stored batches, as checkReads does for JSON.
-func (st *stand) checkRaw(t *testing.T, g *gateway, tr *truth) {
+func (st *harness) checkRaw(t *testing.T, g *gateway, tr *truth) {
 	t.Helper()
 	for _, isolation := range isolations {
 		for _, maxBytes := range []int{1, 9000, 1 << 20} {

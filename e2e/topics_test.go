@@ -21,7 +21,7 @@ type topic struct {
 	replicas [][]int           // of each partition, the preferred leader first
 	configs  map[string]string // beside those that every topic gets
 	tierLate bool              // made without tiering; fill turns it on
-	fill     func(st *stand, pens []*pen) error
+	fill     func(st *harness, pens []*pen) error
 
 	pens []*pen
 }
@@ -47,7 +47,7 @@ func everyTopic() []*topic {
 			configs: map[string]string{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}},
 		{name: "timestamps", replicas: [][]int{{2, 3, 1}, {3, 1, 2}}, fill: fillTimestamps},
 		{name: "leaders", replicas: [][]int{{1, 2, 3}}, fill: fillLeaders},
-		{name: lostTail, replicas: [][]int{{2, 3}}, configs: map[string]string{"unclean.leader.election.enable": "true"}, fill: func(*stand, []*pen) error { return nil }},
+		{name: lostTail, replicas: [][]int{{2, 3}}, configs: map[string]string{"unclean.leader.election.enable": "true"}, fill: func(*harness, []*pen) error { return nil }},
 		{name: lostLineage, replicas: [][]int{{2, 3}}, configs: map[string]string{"unclean.leader.election.enable": "true"}, fill: fillLostLineage},
 		{name: "one-record", replicas: [][]int{{1, 2, 3}, {2, 3, 1}, {3, 1, 2}}, configs: map[string]string{"internal.segment.bytes": "400"}, fill: fillOneRecord},
 		{name: "odd-7.name_0-1", replicas: [][]int{{1, 2, 3}}, fill: each(func(p *pen) error { return p.batches("zstd", 20) })},
@@ -59,8 +59,8 @@ func everyTopic() []*topic {
 	}
 }
 
-func each(fill func(*pen) error) func(*stand, []*pen) error {
-	return func(_ *stand, pens []*pen) error {
+func each(fill func(*pen) error) func(*harness, []*pen) error {
+	return func(_ *harness, pens []*pen) error {
 		for _, p := range pens {
 			if err := fill(p); err != nil {
 				return err
@@ -70,7 +70,7 @@ func each(fill func(*pen) error) func(*stand, []*pen) error {
 	}
 }
 
-func (st *stand) create(t *topic) error {
+func (st *harness) create(t *topic) error {
 	configs := maps.Clone(tieredFromTheStart)
 	maps.Copy(configs, t.configs)
 	if t.tierLate {
@@ -88,7 +88,7 @@ func (st *stand) create(t *topic) error {
 }
 
 // led tells whether every partition of a topic has a leader.
-func (st *stand) led(name string) error {
+func (st *harness) led(name string) error {
 	all, err := st.stock.topics()
 	if err != nil {
 		return err
@@ -105,12 +105,12 @@ func (st *stand) led(name string) error {
 	return nil
 }
 
-func (st *stand) configure(name string, configs map[string]string) error {
+func (st *harness) configure(name string, configs map[string]string) error {
 	return st.stock.ask(question{Do: "configure", Topic: name, Configs: configs}, nil)
 }
 
 // fillRecreated lives twice: the first life is tiered, and its deletion takes its segments out of the tier.
-func fillRecreated(st *stand, pens []*pen) error {
+func fillRecreated(st *harness, pens []*pen) error {
 	life := func() error { return pens[0].batches("none", 20) }
 	t := st.topic("recreated")
 	return inOrder(
@@ -169,7 +169,7 @@ func fillBigBatches(p *pen) error {
 
 // fillTransactions: in the first partition everything is decided inside the tier, although one transaction is open from
 // offset 0 to nearly the end; in the second one the last abort's marker lies behind the tier's end, with data inside.
-func fillTransactions(_ *stand, pens []*pen) error {
+func fillTransactions(_ *harness, pens []*pen) error {
 	first, second := pens[0], pens[1]
 	second.now = time.Now().Add(-time.Hour).UnixMilli() // so that its records mix with the markers' clock
 	mixed := func(p *pen) error {
@@ -230,7 +230,7 @@ func fillOpenTransaction(p *pen) error {
 
 // fillCompacted is cleaned by the broker twice before it is tiered: records and whole batches are missing, some batches
 // are empty, offsets jump inside and at the ends of segments.
-func fillCompacted(st *stand, pens []*pen) error {
+func fillCompacted(st *harness, pens []*pen) error {
 	p := pens[0]
 	keyed := func(producer string, batches int) error {
 		for range batches {
@@ -269,7 +269,7 @@ func fillCompacted(st *stand, pens []*pen) error {
 }
 
 // cleaned tells whether the cleaner has been through every closed segment of compacted-0.
-func (st *stand) cleaned() error {
+func (st *harness) cleaned() error {
 	checkpoint, err := os.ReadFile(filepath.Join(st.cluster.logDir(1), "cleaner-offset-checkpoint"))
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (st *stand) cleaned() error {
 
 // fillTimestamps: the first partition jumps forward by hours and days and stands still for whole batches; the second
 // one jumps back too, compressed.
-func fillTimestamps(_ *stand, pens []*pen) error {
+func fillTimestamps(_ *harness, pens []*pen) error {
 	for i, p := range pens {
 		producer := []string{"none", "zstd"}[i]
 		for step := range 60 {
@@ -312,7 +312,7 @@ func fillTimestamps(_ *stand, pens []*pen) error {
 }
 
 // fillLeaders moves the leader from broker to broker, once by killing it.
-func fillLeaders(st *stand, pens []*pen) error {
+func fillLeaders(st *harness, pens []*pen) error {
 	p := pens[0]
 	for round := range 7 {
 		next := round%3 + 1
@@ -348,7 +348,7 @@ const (
 
 // fillLostLineage fills both: the leader writes and tiers on its own and dies; the other replica, which knows nothing
 // of that, is made leader and writes other records for the same offsets.
-func fillLostLineage(st *stand, pens []*pen) error {
+func fillLostLineage(st *harness, pens []*pen) error {
 	both := []*pen{pens[0], st.topic(lostTail).pens[0]}
 	onBoth := func(f func(p *pen) error) func() error {
 		return func() error { return each(f)(st, both) }
@@ -371,7 +371,7 @@ func fillLostLineage(st *stand, pens []*pen) error {
 }
 
 // lead moves a leader, once the broker is in sync.
-func (st *stand) lead(name string, partition, leader int) error {
+func (st *harness) lead(name string, partition, leader int) error {
 	return st.within(30*time.Second, func() error {
 		if err := st.stock.ask(question{Do: "lead", Topic: name, Partition: partition, Leader: leader}, nil); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (st *stand) lead(name string, partition, leader int) error {
 
 // fillOneRecord: one tiered segment of one record, one record that is never tiered, and nothing at all. 400 bytes a
 // segment: the second record does not fit.
-func fillOneRecord(_ *stand, pens []*pen) error {
+func fillOneRecord(_ *harness, pens []*pen) error {
 	single := func(p *pen) error {
 		return p.write("none", message{Timestamp: aDay, Key: []byte("k"), Value: []byte(strings.Repeat("v", 250)), Headers: []header{}})
 	}
@@ -401,7 +401,7 @@ func fillOneRecord(_ *stand, pens []*pen) error {
 }
 
 // localBases gives the base offsets of the segments that a broker holds of a partition, ascending.
-func (st *stand) localBases(broker int, name string, partition int) (bases []int64, err error) {
+func (st *harness) localBases(broker int, name string, partition int) (bases []int64, err error) {
 	logs, err := filepath.Glob(filepath.Join(st.cluster.logDir(broker), fmt.Sprintf("%s-%d", name, partition), "*.log"))
 	if err != nil {
 		return nil, err
@@ -421,15 +421,15 @@ func (st *stand) localBases(broker int, name string, partition int) (bases []int
 }
 
 // storedFiles gives the objects that the store holds of a partition, whatever the topic's id.
-func (st *stand) storedFiles(name string, partition int) []string {
+func (st *harness) storedFiles(name string, partition int) []string {
 	// A topic's id has 22 characters, so that the pattern matches no other topic whose name goes on with a number.
 	files, _ := filepath.Glob(filepath.Join(st.cluster.store(), fmt.Sprintf("%s-%d-%s", name, partition, strings.Repeat("?", 22)), "*"))
 	return files
 }
 
 // within asks again and again for so long.
-func (st *stand) within(patience time.Duration, condition func() error) error {
-	ctx, cancel := context.WithTimeout(st.ctx, patience)
+func (st *harness) within(timeout time.Duration, condition func() error) error {
+	ctx, cancel := context.WithTimeout(st.ctx, timeout)
 	defer cancel()
 	return eventually(ctx, condition)
 }

@@ -18,7 +18,7 @@ import (
 // troubled is the topic whose brokers die and whose segments go while it is read.
 const troubled = "troubled"
 
-func fillTroubled(_ *stand, pens []*pen) error {
+func fillTroubled(_ *harness, pens []*pen) error {
 	for _, p := range pens {
 		for range 6 {
 			err := inOrder(
@@ -155,7 +155,7 @@ func (h *heard) verdict(tr *truth, start, tiered int64) (kind, wrong string) {
 
 // brokersDie kills one broker after the other under the readers, and moves the leaders about; every leader there is
 // writes and tiers some more.
-func (st *stand) brokersDie(c *crowd) error {
+func (st *harness) brokersDie(c *crowd) error {
 	pens := st.topic(troubled).pens
 	write := func() error {
 		for _, p := range pens {
@@ -205,7 +205,7 @@ func (st *stand) brokersDie(c *crowd) error {
 }
 
 // reachEnds lets the readers start anywhere up to the present ends.
-func (c *crowd) reachEnds(st *stand) error {
+func (c *crowd) reachEnds(st *harness) error {
 	for partition := range c.ends {
 		end, err := st.stock.offset(troubled, partition, logEnd)
 		if err != nil {
@@ -218,7 +218,7 @@ func (c *crowd) reachEnds(st *stand) error {
 
 // segmentsGo takes the troubled topic's oldest segments away under the readers, a few at a time: by retention
 // everywhere, by DeleteRecords in one partition.
-func (st *stand) segmentsGo() error {
+func (st *harness) segmentsGo() error {
 	for keep := int64(8); keep >= 2; keep -= 2 {
 		err := st.configure(troubled, map[string]string{"retention.bytes": fmt.Sprint(keep * 8192)})
 		if err != nil {
@@ -241,7 +241,7 @@ func (st *stand) segmentsGo() error {
 }
 
 // caughtUp waits until coldtap tells the brokers' bounds of a partition.
-func (st *stand) caughtUp(g *gateway, name string, partition int) error {
+func (st *harness) caughtUp(g *gateway, name string, partition int) error {
 	return st.within(20*time.Second, func() error {
 		b, err := st.bounds(name, partition)
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"coldtap/catalog/kafka"
 	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -17,12 +17,8 @@ import (
 func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) {
 	tb.Helper()
 	s, f := newStand(tb, sh), clusterfixture.Load(tb)
-	for _, m := range f.Metadata {
-		r, err := kafka.Decode(m.Value)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		s.apply(kafka.Changes(nil, r)...)
+	if rejected := replaycluster.Apply(tb, f, s.tier); len(rejected) > 0 {
+		tb.Fatalf("rejected: %+v", rejected)
 	}
 	for _, p := range f.Partitions() {
 		id := tier.PartitionID{Topic: p.Topic.ID, Partition: p.Number}

@@ -8,21 +8,21 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/catalog/kafka"
 	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/layout/aiven"
 	"coldtap/layout/local"
 	"coldtap/rangeio"
 	"coldtap/tier"
 )
 
-// frozen is metadata that does not change.
-type frozen struct{ *tier.Tier }
+// recorded is metadata that does not change.
+type recorded struct{ *tier.Tier }
 
-func (frozen) Refresh(context.Context, tier.PartitionID) error { return nil }
+func (recorded) Refresh(context.Context, tier.PartitionID) error { return nil }
 
-// thaw puts a fixture's objects into a folder and replays its metadata topic.
-func thaw(t *testing.T, f *clusterfixture.Fixture) (metadata frozen, store *rangeio.Client, dir string) {
+// unpack puts a fixture's objects into a folder and replays its metadata topic.
+func unpack(t *testing.T, f *clusterfixture.Fixture) (metadata recorded, store *rangeio.Client, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	f.Unpack(t, dir)
@@ -31,14 +31,8 @@ func thaw(t *testing.T, f *clusterfixture.Fixture) (metadata frozen, store *rang
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { backend.Close() })
-	metadata = frozen{tier.New()}
-	for _, r := range f.Metadata {
-		record, err := kafka.Decode(r.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		metadata.Apply(kafka.Changes(nil, record)...)
-	}
+	metadata = recorded{tier.New()}
+	replaycluster.Apply(t, f, metadata.Tier)
 	return metadata, rangeio.NewClient(backend, rangeio.Config{}), dir
 }
 
@@ -47,7 +41,7 @@ type aivenLayout struct {
 	*aiven.Scanner
 }
 
-func verifyLayout(t *testing.T, m frozen, store *rangeio.Client, l Layout, topic string) (findings []string, s Summary) {
+func verifyLayout(t *testing.T, m recorded, store *rangeio.Client, l Layout, topic string) (findings []string, s Summary) {
 	t.Helper()
 	values, err := lines(t, func(o *Output) (err error) {
 		s, err = Verify(t.Context(), o, VerifyConfig{Metadata: m, Store: store, Layout: l, Topic: topic, Deep: true})
@@ -89,7 +83,7 @@ func flipAt(at int64) func(string) {
 }
 
 func TestVerifyBrokersOwnLayout(t *testing.T) {
-	m, store, dir := thaw(t, clusterfixture.Load(t))
+	m, store, dir := unpack(t, clusterfixture.Load(t))
 	findings, s := verifyLayout(t, m, store, local.New(store, ""), "")
 	if len(findings) > 0 || s.Foreign > 0 || s.Unfinished == 0 || s.Segments != 150 || s.BytesRead != s.Bytes || s.Bytes == 0 {
 		t.Fatalf("%+v %v", s, findings)
@@ -115,7 +109,7 @@ func TestVerifyBrokersOwnLayout(t *testing.T) {
 func TestVerifyAiven(t *testing.T) {
 	for _, set := range clusterfixture.LoadAiven(t) {
 		t.Run(set.Name, func(t *testing.T) {
-			m, store, dir := thaw(t, set.Fixture)
+			m, store, dir := unpack(t, set.Fixture)
 			options := aiven.Options{Prefixes: []string{set.Prefix}}
 			for id, pem := range set.Keys {
 				options.Keys = append(options.Keys, aiven.PrivateKey{ID: id, PEM: pem})

@@ -56,7 +56,7 @@ func TestVerifyOfAHealthyBucket(t *testing.T) {
 	elsewhere := "\x01\x01\x05\x05old/" // tag 1, key.prefix
 	for _, prefix := range []string{"", "new/", "o"} {
 		empty, moved := of(1, 0, 0, ""), of(2, 10, 100, elsewhere)
-		m := frozen{tier.New()}
+		m := recorded{tier.New()}
 		m.Apply(tier.TopicSeen{ID: topicID, Name: "orders"}, tier.SegmentLoaded{Segment: *empty}, tier.SegmentLoaded{Segment: *moved})
 		mem := simstore.NewMemory()
 		put := func(stem string, endings ...string) {

@@ -12,14 +12,14 @@ import (
 // A process that dies after any step leaves what the next run turns into the state of an undisturbed one.
 func TestRunAfterACrashAtEachStepEndsInTheSameState(t *testing.T) {
 	dir := extract(t, "plain-0", "txn-1")
-	configure := func(w *world) Config { return w.config(dir) }
-	undisturbed := newWorld()
+	configure := func(w *fakeTier) Config { return w.config(dir) }
+	undisturbed := newFakeTier()
 	if undisturbed.offload(t, configure(undisturbed)).Failed() {
 		t.Fatal("the undisturbed run failed")
 	}
 	want := undisturbed.describe()
 	for k := 1; k < undisturbed.steps; k++ {
-		w := newWorld()
+		w := newFakeTier()
 		w.limit = k
 		if report := w.offload(t, configure(w)); !report.Failed() {
 			t.Fatalf("killed after step %d: nothing failed", k)
@@ -41,9 +41,9 @@ func TestRunAfterACrashAtEachStepEndsInTheSameState(t *testing.T) {
 func TestRemovalOfAnUnfinishedCopySurvivesCrashes(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(1).done()
 	other := newLog(t, "a", 0).data(7).roll().data(13).roll().data(1).done()
-	prepare := func() *world {
+	prepare := func() *fakeTier {
 		// A copy of 0..6 was begun, of a log that has other segments now.
-		w := newWorld()
+		w := newFakeTier()
 		w.limit = 4 // topic, partition, start, put log
 		w.offload(t, w.config(other.dir))
 		w.limit = 0
@@ -71,7 +71,7 @@ func TestRemovalOfAnUnfinishedCopySurvivesCrashes(t *testing.T) {
 
 func TestUnfinishedCopyIsResumedUnderItsID(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.limit = 5 // all but the finish
 	w.offload(t, w.config(l.dir))
 	w.limit = 0
@@ -95,7 +95,7 @@ func TestUnfinishedCopyIsResumedUnderItsID(t *testing.T) {
 
 func TestUnfinishedCopyOfOtherBytesIsRemovedAndCopiedUnderANewID(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.limit = 5
 	w.offload(t, w.config(l.dir))
 	w.limit = 0
@@ -113,7 +113,7 @@ func TestUnfinishedCopyOfOtherBytesIsRemovedAndCopiedUnderANewID(t *testing.T) {
 
 func TestUnfinishedCopyOfAnotherBrokerIsLeftAlone(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.limit = 5
 	w.offload(t, w.config(l.dir))
 	w.limit = 0
@@ -135,7 +135,7 @@ func TestUnfinishedCopyOfAnotherBrokerIsLeftAlone(t *testing.T) {
 // KAFKA-16711: a deposed leader's segment does not count.
 func TestCopyResumesWhereTheLineageEnds(t *testing.T) {
 	deposed := newLog(t, "a", 0).data(100).roll().lead(3).data(100).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(deposed.dir))
 	if end := w.partition(t, "a", 0).TieredEnd(); end != 200 {
 		t.Fatalf("the deposed leader tiered up to %d", end)
@@ -154,7 +154,7 @@ func TestCopyResumesWhereTheLineageEnds(t *testing.T) {
 
 func TestLaggingReplicaDoesNotTakeTheLineageBack(t *testing.T) {
 	full := newLog(t, "a", 0).data(100).roll().lead(3).data(100).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(full.dir))
 	lagging := newLog(t, "a", 0).data(100).roll().data(0).done()
 	if report := w.offload(t, w.config(lagging.dir)); report.Failed() {
@@ -168,7 +168,7 @@ func TestLaggingReplicaDoesNotTakeTheLineageBack(t *testing.T) {
 // The tier keeps more than the broker, whose checkpoint forgets epochs below its log start.
 func TestLineageOutlivesTheBrokersLogStart(t *testing.T) {
 	before := newLog(t, "a", 0).data(10).roll().lead(2).data(10).roll().data(5).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(before.dir))
 	after := newLog(t, "a", 10)
 	after.epoch, after.epochs = 2, []segment.EpochStart{{Epoch: 2, StartOffset: 10}}
@@ -189,7 +189,7 @@ func TestLineageOutlivesTheBrokersLogStart(t *testing.T) {
 // What the tier remembers of the lineage is no substitute for a checkpoint that a crash emptied.
 func TestEmptiedEpochCheckpointIsNotMadeUpFor(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(l.dir))
 	l.data(9).roll().data(1).done()
 	l.file("leader-epoch-checkpoint", nil)
@@ -200,7 +200,7 @@ func TestEmptiedEpochCheckpointIsNotMadeUpFor(t *testing.T) {
 }
 
 func TestStoreFailureStopsOnePartitionOnly(t *testing.T) {
-	w, dir := newWorld(), extract(t, "plain-0", "codecs-0")
+	w, dir := newFakeTier(), extract(t, "plain-0", "codecs-0")
 	w.putError = func(seg *tier.Segment) error {
 		if seg.Topic == "plain" && seg.BaseOffset > 0 {
 			return errors.New("no room")

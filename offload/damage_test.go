@@ -101,7 +101,7 @@ func TestBadFilesStopThePartitionThereAndNoOther(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, w := extract(t, "plain-0", "codecs-0"), newWorld()
+			dir, w := extract(t, "plain-0", "codecs-0"), newFakeTier()
 			path := filepath.Join(dir, filepath.FromSlash(tt.file))
 			sound := onDisk(t, path)
 			switch {
@@ -185,7 +185,7 @@ func TestDamagedIndexesAreMadeAnew(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, w := extract(t, "plain-0"), newWorld()
+			dir, w := extract(t, "plain-0"), newFakeTier()
 			path := filepath.Join(dir, "plain-0", segment.FileName(191, tt.suffix))
 			before := onDisk(t, path)
 			if tt.change == nil {
@@ -250,7 +250,7 @@ func checkIndexes(t *testing.T, s *tier.Segment, log []byte, f *segment.Files) {
 
 func TestRebuiltIndexesAreTheBrokersOwn(t *testing.T) {
 	// codecs-0 has the default index.interval.bytes, so the broker's recovery would write these very files.
-	dir, clean := extract(t, "codecs-0"), newWorld()
+	dir, clean := extract(t, "codecs-0"), newFakeTier()
 	clean.offload(t, clean.config(dir))
 	for _, suffix := range []string{"*.index", "*.timeindex"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, "codecs-0", suffix))
@@ -258,7 +258,7 @@ func TestRebuiltIndexesAreTheBrokersOwn(t *testing.T) {
 			os.Remove(path)
 		}
 	}
-	w := newWorld()
+	w := newFakeTier()
 	report := w.offload(t, w.config(dir))
 	if r := of(t, report, "codecs", 0); report.Failed() || len(r.Rebuilt) != 20 {
 		t.Fatalf("report %+v", r)
@@ -272,7 +272,7 @@ func TestRebuiltIndexesAreTheBrokersOwn(t *testing.T) {
 }
 
 func TestSkipDamagedRecordsTheHoleAndGoesOn(t *testing.T) {
-	dir, w := extract(t, "plain-0"), newWorld()
+	dir, w := extract(t, "plain-0"), newFakeTier()
 	edit(t, filepath.Join(dir, "plain-0", segment.FileName(191, ".log")), flip(5000))
 	cfg := w.config(dir)
 	cfg.SkipDamaged = true
@@ -297,7 +297,7 @@ func TestSkipDamagedRecordsTheHoleAndGoesOn(t *testing.T) {
 func TestHoleAtTheEndIsRemembered(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(1).done()
 	edit(t, l.path(segment.FileName(10, ".log")), flip(-1))
-	w := newWorld()
+	w := newFakeTier()
 	cfg := w.config(l.dir)
 	cfg.SkipDamaged = true
 	w.offload(t, cfg)
@@ -319,7 +319,7 @@ func TestForeignFilesAreIgnoredAndNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWorld()
+	w := newFakeTier()
 	report := w.offload(t, w.config(l.dir))
 	r := of(t, report, "a", 0)
 	if report.Failed() || r.Segments != 1 || len(r.Notes) != len(foreign) {
@@ -350,7 +350,7 @@ func TestTransactionIndexThatLacksAnAbortIsMadeAnewAndReported(t *testing.T) {
 		if err := os.WriteFile(path, raw, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld()
+		w := newFakeTier()
 		report := w.offload(t, w.config(l.dir))
 		r := of(t, report, "a", 0)
 		f := w.files(t, w.partition(t, "a", 0).Segments(false)[0])
@@ -370,7 +370,7 @@ func TestOffsetsThatNoIndexEntryCanHold(t *testing.T) {
 	l.roll().data(1).done().cleaned()
 	removeFile(t, l.path(segment.FileName(0, ".index")))
 	removeFile(t, l.path(segment.FileName(0, ".timeindex")))
-	w := newWorld()
+	w := newFakeTier()
 	if report := w.offload(t, w.config(l.dir)); report.Failed() {
 		t.Fatalf("report %+v", report.Partitions)
 	}
@@ -390,7 +390,7 @@ func TestOffsetsThatNoIndexEntryCanHold(t *testing.T) {
 // DeleteRecords cuts the lineage at once, the checkpointed log start follows within a minute: a crash in between leaves
 // segments below the lineage, which the broker serves when it is back. Their batches tell the epoch.
 func TestSegmentsBelowTheLineageGetTheirBatchesEpochs(t *testing.T) {
-	dir, w := extract(t, "plain-0"), newWorld()
+	dir, w := extract(t, "plain-0"), newFakeTier()
 	edit(t, filepath.Join(dir, "plain-0", "leader-epoch-checkpoint"), func([]byte) []byte { return []byte("0\n1\n0 200\n") })
 	report := w.offload(t, w.config(dir))
 	if r := of(t, report, "plain", 0); report.Failed() || r.Segments != 6 {

@@ -21,14 +21,14 @@ import (
 
 var errKilled = errors.New("killed")
 
-// lifeline lets a number of steps happen and then none: what a killed process leaves behind.
-type lifeline struct {
+// crashPoint lets a number of steps happen and then none: what a killed process leaves behind.
+type crashPoint struct {
 	steps int // taken so far
 	limit int // 0 = no end
 	names []string
 }
 
-func (l *lifeline) step(name string) error {
+func (l *crashPoint) step(name string) error {
 	if l.limit > 0 && l.steps >= l.limit {
 		return errKilled
 	}
@@ -37,9 +37,9 @@ func (l *lifeline) step(name string) error {
 	return nil
 }
 
-// world is a catalog and an object store that outlive the runs on them.
-type world struct {
-	lifeline
+// fakeTier is a catalog and an object store that outlive the runs on them.
+type fakeTier struct {
+	crashPoint
 	cluster string
 	tier    *tier.Tier
 	objects map[string]any // by key: the log's SHA-256, or the *segment.Files of a .meta
@@ -47,11 +47,11 @@ type world struct {
 	putError func(seg *tier.Segment) error // an error of the store
 }
 
-func newWorld() *world {
-	return &world{tier: tier.New(), objects: make(map[string]any)}
+func newFakeTier() *fakeTier {
+	return &fakeTier{tier: tier.New(), objects: make(map[string]any)}
 }
 
-func (w *world) apply(name string, changes ...tier.Change) error {
+func (w *fakeTier) apply(name string, changes ...tier.Change) error {
 	if err := w.step(name); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (w *world) apply(name string, changes ...tier.Change) error {
 	return nil
 }
 
-func (w *world) ClaimCluster(_ context.Context, id string) error {
+func (w *fakeTier) ClaimCluster(_ context.Context, id string) error {
 	if w.cluster != "" && w.cluster != id {
 		return &catalog.Error{Kind: catalog.WrongCluster, Op: "claim", Err: errors.New(w.cluster)}
 	}
@@ -69,11 +69,11 @@ func (w *world) ClaimCluster(_ context.Context, id string) error {
 	return nil
 }
 
-func (w *world) PutTopic(_ context.Context, id segment.UUID, name string) error {
+func (w *fakeTier) PutTopic(_ context.Context, id segment.UUID, name string) error {
 	return w.apply("topic", tier.TopicSeen{ID: id, Name: name, At: 1})
 }
 
-func (w *world) PutPartition(_ context.Context, id tier.PartitionID, start int64, lineage []segment.EpochStart) error {
+func (w *fakeTier) PutPartition(_ context.Context, id tier.PartitionID, start int64, lineage []segment.EpochStart) error {
 	bounds := tier.Bounds{Start: start, LocalStart: -1, HighWatermark: -1, LastStable: -1}
 	if p, ok := w.tier.Snapshot().Partition(id); ok && p.Bounds().Start >= 0 {
 		bounds.Start = p.Bounds().Start
@@ -81,11 +81,11 @@ func (w *world) PutPartition(_ context.Context, id tier.PartitionID, start int64
 	return w.apply("partition", tier.BoundsChanged{Partition: id, Bounds: bounds}, tier.LineageChanged{Partition: id, Epochs: lineage})
 }
 
-func (w *world) StartCopy(_ context.Context, seg tier.Segment) error {
+func (w *fakeTier) StartCopy(_ context.Context, seg tier.Segment) error {
 	return w.apply("start copy", tier.SegmentAdded{Segment: seg})
 }
 
-func (w *world) update(name string, p tier.PartitionID, id segment.UUID, state tier.State) error {
+func (w *fakeTier) update(name string, p tier.PartitionID, id segment.UUID, state tier.State) error {
 	change := tier.SegmentUpdated{Partition: p, ID: id, State: state, At: 2}
 	if known, ok := w.Snapshot().Partition(p); ok {
 		if s, ok := known.Segment(id); ok {
@@ -95,30 +95,30 @@ func (w *world) update(name string, p tier.PartitionID, id segment.UUID, state t
 	return w.apply(name, change)
 }
 
-func (w *world) FinishCopy(_ context.Context, p tier.PartitionID, id segment.UUID) error {
+func (w *fakeTier) FinishCopy(_ context.Context, p tier.PartitionID, id segment.UUID) error {
 	return w.update("finish copy", p, id, tier.CopyFinished)
 }
 
-func (w *world) StartDelete(_ context.Context, p tier.PartitionID, id segment.UUID) error {
+func (w *fakeTier) StartDelete(_ context.Context, p tier.PartitionID, id segment.UUID) error {
 	return w.update("start delete", p, id, tier.DeleteStarted)
 }
 
-func (w *world) FinishDelete(_ context.Context, p tier.PartitionID, id segment.UUID) error {
+func (w *fakeTier) FinishDelete(_ context.Context, p tier.PartitionID, id segment.UUID) error {
 	return w.update("finish delete", p, id, tier.DeleteFinished)
 }
 
-func (w *world) RecordHole(_ context.Context, p tier.PartitionID, hole tier.Hole) error {
+func (w *fakeTier) RecordHole(_ context.Context, p tier.PartitionID, hole tier.Hole) error {
 	return w.apply("hole", tier.HoleRecorded{Partition: p, Hole: hole})
 }
 
-func (w *world) Snapshot() *tier.Snapshot { return w.tier.Snapshot() }
-func (w *world) ClusterID() string        { return w.cluster }
+func (w *fakeTier) Snapshot() *tier.Snapshot { return w.tier.Snapshot() }
+func (w *fakeTier) ClusterID() string        { return w.cluster }
 
 func keyOf(seg *tier.Segment, suffix string) string {
 	return fmt.Sprintf("%s/%d/%020d-%s%s", seg.Partition.Topic, seg.Partition.Partition, seg.BaseOffset, seg.ID, suffix)
 }
 
-func (w *world) Put(ctx context.Context, cluster string, seg *tier.Segment, log rangeio.Content, sum string, files *segment.Files) error {
+func (w *fakeTier) Put(ctx context.Context, cluster string, seg *tier.Segment, log rangeio.Content, sum string, files *segment.Files) error {
 	if w.putError != nil {
 		if err := w.putError(seg); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (w *world) Put(ctx context.Context, cluster string, seg *tier.Segment, log 
 	return nil
 }
 
-func (w *world) Delete(_ context.Context, seg *tier.Segment) error {
+func (w *fakeTier) Delete(_ context.Context, seg *tier.Segment) error {
 	for _, suffix := range []string{".meta", ".log"} {
 		if err := w.step("delete " + suffix); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (w *world) Delete(_ context.Context, seg *tier.Segment) error {
 	return nil
 }
 
-func (w *world) Unknown(_ context.Context, topic string, id tier.PartitionID, known func(layout.Name) bool) (*tier.Segment, error) {
+func (w *fakeTier) Unknown(_ context.Context, topic string, id tier.PartitionID, known func(layout.Name) bool) (*tier.Segment, error) {
 	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
 		var n layout.Name
 		rest, ok := strings.CutPrefix(key, fmt.Sprintf("%s/%d/", id.Topic, id.Partition))
@@ -174,7 +174,7 @@ func (w *world) Unknown(_ context.Context, topic string, id tier.PartitionID, kn
 }
 
 // files gives what travelled with a segment.
-func (w *world) files(t testing.TB, seg *tier.Segment) *segment.Files {
+func (w *fakeTier) files(t testing.TB, seg *tier.Segment) *segment.Files {
 	t.Helper()
 	f, ok := w.objects[keyOf(seg, ".meta")].(*segment.Files)
 	if !ok {
@@ -184,7 +184,7 @@ func (w *world) files(t testing.TB, seg *tier.Segment) *segment.Files {
 }
 
 // partition finds a partition by topic name.
-func (w *world) partition(t testing.TB, topic string, n int32) *tier.Partition {
+func (w *fakeTier) partition(t testing.TB, topic string, n int32) *tier.Partition {
 	t.Helper()
 	top, ok := w.Snapshot().TopicByName(topic)
 	if !ok {
@@ -198,7 +198,7 @@ func (w *world) partition(t testing.TB, topic string, n int32) *tier.Partition {
 }
 
 // describe gives everything that a run should leave behind, without the ids that it draws.
-func (w *world) describe() string {
+func (w *fakeTier) describe() string {
 	var lines []string
 	objects := maps.Clone(w.objects)
 	for _, topic := range w.Snapshot().Topics() {
@@ -230,12 +230,12 @@ func (w *world) describe() string {
 	return strings.Join(lines, "\n")
 }
 
-func (w *world) config(dirs ...string) Config {
+func (w *fakeTier) config(dirs ...string) Config {
 	return Config{LogDirs: dirs, Catalog: w, Layout: w}
 }
 
 // offload runs once and expects no error of the run as a whole.
-func (w *world) offload(t testing.TB, cfg Config) Report {
+func (w *fakeTier) offload(t testing.TB, cfg Config) Report {
 	t.Helper()
 	report, err := Once(t.Context(), cfg)
 	if err != nil {

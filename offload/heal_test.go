@@ -16,10 +16,10 @@ import (
 // The operator puts the good file back, after the tier has gone on behind the hole, or has ended with it.
 func TestRepairedSegmentFillsItsHole(t *testing.T) {
 	for _, bad := range [][]int64{{191}, {191, 287}, {0}, {460}, {0, 191, 460}} {
-		clean := newWorld()
+		clean := newFakeTier()
 		dir := extract(t, "plain-0")
 		clean.offload(t, clean.config(dir))
-		w, sound := newWorld(), make(map[int64][]byte)
+		w, sound := newFakeTier(), make(map[int64][]byte)
 		cfg := w.config(dir)
 		cfg.SkipDamaged = true
 		path := func(base int64) string { return filepath.Join(dir, "plain-0", segment.FileName(base, ".log")) }
@@ -64,7 +64,7 @@ func TestRepairedSegmentFillsItsHole(t *testing.T) {
 
 // Filling a hole is a copy like any other: a store that fails is told, and the copy goes on under its id.
 func TestFillingAHoleIsResumed(t *testing.T) {
-	dir, w := extract(t, "txn-0"), newWorld()
+	dir, w := extract(t, "txn-0"), newFakeTier()
 	path := filepath.Join(dir, "txn-0", segment.FileName(174, ".log"))
 	sound := onDisk(t, path)
 	edit(t, path, cut(1))
@@ -95,7 +95,7 @@ func TestFillingAHoleIsResumed(t *testing.T) {
 	if report.Failed() || !ok || s.BaseOffset != 174 || s.ID != unfinished[2].ID || len(of(t, report, "txn", 0).Holes) != 0 {
 		t.Errorf("found %+v, report %+v", s, of(t, report, "txn", 0))
 	}
-	clean := newWorld()
+	clean := newFakeTier()
 	clean.offload(t, clean.config(dir))
 	if got, want := w.describe(), clean.describe(); got != want {
 		t.Errorf("in the end\n%s\nwithout damage\n%s", got, want)
@@ -105,7 +105,7 @@ func TestFillingAHoleIsResumed(t *testing.T) {
 // A run killed anywhere while it fills holes ends in the same state as one that was not.
 func TestFillingHolesSurvivesKills(t *testing.T) {
 	for limit := 1; ; limit++ {
-		dir, w := extract(t, "plain-0"), newWorld()
+		dir, w := extract(t, "plain-0"), newFakeTier()
 		paths := []string{filepath.Join(dir, "plain-0", segment.FileName(92, ".log")), filepath.Join(dir, "plain-0", segment.FileName(460, ".log"))}
 		var sound [][]byte
 		for _, path := range paths {
@@ -137,7 +137,7 @@ func TestFillingHolesSurvivesKills(t *testing.T) {
 // The broker deleted what was not copied; another replica's directory still has it, with other segment borders.
 func TestAnotherReplicaFillsAGap(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	l.highWatermark(10)
 	w.offload(t, w.config(l.dir))
 	later := newLog(t, "a", 20).data(10).roll().data(1).done()
@@ -166,7 +166,7 @@ func TestHoleIsNotFilledFromBeyondTheHighWatermark(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(10).roll().data(1).done()
 	sound := onDisk(t, l.path(segment.FileName(10, ".log")))
 	edit(t, l.path(segment.FileName(10, ".log")), flip(-1))
-	w := newWorld()
+	w := newFakeTier()
 	cfg := w.config(l.dir)
 	cfg.SkipDamaged = true
 	w.offload(t, cfg)

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 func TestRunningBrokersDirectoryIsRefused(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	broker := exec.Command(os.Args[0])
 	broker.Env = append(os.Environ(), holdLock+"="+filepath.Join(l.dir, ".lock"))
 	stdin, err := broker.StdinPipe()
@@ -94,7 +94,7 @@ func TestDirectoriesThatDoNotBelongTogether(t *testing.T) {
 	if err := os.Symlink(l.dir, link); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld()
+	w := newFakeTier()
 	refused(t, w.config(l.dir, same.dir), Conflict, "partition a-0 is in "+l.dir)
 	refused(t, w.config(l.dir, foreign.dir), NotLogDir, "cluster BBBB")
 	refused(t, w.config(l.dir, other.dir), NotLogDir, "broker 2")
@@ -156,7 +156,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if err := os.Symlink(outside, l.path("00000000000000000000.log")); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld()
+	w := newFakeTier()
 	r := of(t, w.offload(t, w.config(l.dir)), "a", 0)
 	if !r.Failed() || r.Segments != 0 || len(w.objects) != 0 {
 		t.Errorf("report %+v", r)

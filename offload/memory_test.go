@@ -45,7 +45,7 @@ func TestMemoryIsBoundedWhateverTheSegment(t *testing.T) {
 	l.done()
 	l.highWatermark(offset)
 
-	w := newWorld()
+	w := newFakeTier()
 	cfg := w.config(l.dir)
 	sent := 0
 	cfg.Progress = func(e Event) {
@@ -91,7 +91,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	edit(t, bad.path(segment.FileName(10, ".log")), flip(-1))
 	reg := prometheus.NewRegistry()
 	for _, dir := range []string{good.dir, bad.dir} {
-		w := newWorld()
+		w := newFakeTier()
 		cfg := w.config(dir)
 		cfg.Registerer = reg
 		w.offload(t, cfg)

@@ -79,7 +79,7 @@ func TestWhatIsEligible(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l, w := tt.log(t), newWorld()
+			l, w := tt.log(t), newFakeTier()
 			r := of(t, w.offload(t, w.config(l.dir)), "a", 0)
 			if r.reasons() != tt.left {
 				t.Errorf("left %q, want %q: %+v", r.reasons(), tt.left, r.Left)
@@ -104,7 +104,7 @@ func TestLastStableOffsetWithoutUsableSnapshots(t *testing.T) {
 		return newLog(t, "a", 0).data(10).txn(7).roll().data(10).roll().end(7, true).data(10).roll().txn(8).data(4).roll().data(1).done()
 	}
 	for name, spoil := range map[string][]int64{"none": nil, "the newest": {37}, "all but the first": {21, 32, 37}} {
-		l, w := build(), newWorld()
+		l, w := build(), newFakeTier()
 		for _, offset := range spoil {
 			edit(t, l.path(segment.FileName(offset, ".snapshot")), flip(-1))
 		}
@@ -120,7 +120,7 @@ func TestLastStableOffsetWithoutUsableSnapshots(t *testing.T) {
 func TestDamageBelowTheHighWatermarkBoundsTheLastStableOffset(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(20).done()
 	edit(t, l.path(segment.FileName(20, ".log")), cut(5))
-	w := newWorld()
+	w := newFakeTier()
 	r := of(t, w.offload(t, w.config(l.dir)), "a", 0)
 	if !r.Failed() || r.Segments != 2 || r.reasons() != "20..-1 active segment; 39..39 damaged" {
 		t.Errorf("left %s, %d segments", r.reasons(), r.Segments)
@@ -130,7 +130,7 @@ func TestDamageBelowTheHighWatermarkBoundsTheLastStableOffset(t *testing.T) {
 func TestActiveSegmentMayEndInZeros(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).txn(7).roll().data(10).end(7, false).data(1).done()
 	edit(t, l.path(segment.FileName(11, ".log")), zeros(4096))
-	w := newWorld()
+	w := newFakeTier()
 	if report := w.offload(t, w.config(l.dir)); report.Failed() || report.Partitions[0].Segments != 1 {
 		t.Errorf("report %+v", report)
 	}
@@ -140,7 +140,7 @@ func TestActiveSegmentMayEndInZeros(t *testing.T) {
 func TestTransactionThatRunsIntoDamageIsNotCopied(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().txn(7).roll().data(10).roll().end(7, false).data(1).roll().data(1).done()
 	edit(t, l.path(segment.FileName(11, ".log")), flip(-1))
-	w := newWorld()
+	w := newFakeTier()
 	report := w.offload(t, w.config(l.dir))
 	r := of(t, report, "a", 0)
 	if r.Segments != 1 || !strings.HasPrefix(r.reasons(), "10..10 damaged; 11..22 behind") || !strings.Contains(r.Left[0].Detail, "cannot be told") {
@@ -151,7 +151,7 @@ func TestTransactionThatRunsIntoDamageIsNotCopied(t *testing.T) {
 func TestGapBeforeTheFirstLocalSegment(t *testing.T) {
 	first := newLog(t, "a", 0).data(10).roll().data(1).done()
 	later := newLog(t, "a", 20).data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(first.dir))
 	report := w.offload(t, w.config(later.dir))
 	r := of(t, report, "a", 0)
@@ -183,7 +183,7 @@ func TestTopicFilters(t *testing.T) {
 		{[]string{"p*", "gaps"}, nil, map[string]Reason{"plain": "", "gaps": "", "txn": Excluded}},
 		{nil, []string{"txn", "g?ps"}, map[string]Reason{"plain": "", "gaps": Excluded, "txn": Excluded}},
 	} {
-		w := newWorld()
+		w := newFakeTier()
 		cfg := w.config(dir)
 		cfg.Include, cfg.Exclude = tt.include, tt.exclude
 		report := w.offload(t, cfg)
@@ -199,7 +199,7 @@ func TestTopicFilters(t *testing.T) {
 func TestInternalTopicsAreNeverCopied(t *testing.T) {
 	for topic, want := range map[string]Reason{"__consumer_offsets": Internal, "__transaction_state": Internal, "__mine": Excluded} {
 		l := newLog(t, topic, 0).data(10).roll().data(1).done()
-		w := newWorld()
+		w := newFakeTier()
 		report := w.offload(t, w.config(l.dir))
 		if r := of(t, report, topic, 0); report.Failed() || r.Segments != 0 || r.Left[0].Reason != want {
 			t.Errorf("%s: %+v", topic, r)
@@ -217,7 +217,7 @@ func TestDamagedCheckpointOfTheDirectoryStopsItsPartitions(t *testing.T) {
 	for _, name := range []string{"replication-offset-checkpoint", "log-start-offset-checkpoint"} {
 		l := newLog(t, "a", 0).data(10).roll().data(1).done()
 		l.write(name, "0\n7\na 0 5\n")
-		w := newWorld()
+		w := newFakeTier()
 		r := of(t, w.offload(t, w.config(l.dir)), "a", 0)
 		if r.Segments != 0 || r.Left[0].Reason != Damaged || !strings.Contains(r.Left[0].Detail, name) {
 			t.Errorf("%s: %+v", name, r)
@@ -227,7 +227,7 @@ func TestDamagedCheckpointOfTheDirectoryStopsItsPartitions(t *testing.T) {
 
 func TestCanceledRunSaysSoAndStartsNothing(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := w.config(l.dir)
 	cfg.Progress = func(e Event) {
@@ -251,7 +251,7 @@ func TestMissingLogIsNotAShorterHistory(t *testing.T) {
 	// Of a compacted log, whose offsets prove nothing, a log file is lost; its indexes tell.
 	l := newLog(t, "a", 0).data(10).roll().data(10).roll().data(10).roll().data(1).done().cleaned()
 	removeFile(t, l.path(segment.FileName(10, ".log")))
-	w := newWorld()
+	w := newFakeTier()
 	r := of(t, w.offload(t, w.config(l.dir)), "a", 0)
 	if r.Segments != 1 || !strings.HasPrefix(r.reasons(), "10..19 damaged") {
 		t.Errorf("left %s", r.reasons())
@@ -262,7 +262,7 @@ func TestMissingLogIsNotAShorterHistory(t *testing.T) {
 	for _, path := range paths {
 		removeFile(t, path)
 	}
-	w = newWorld()
+	w = newFakeTier()
 	r = of(t, w.offload(t, w.config(l.dir)), "a", 0)
 	if r.Segments != 0 || !strings.HasPrefix(r.reasons(), "0..19 damaged") {
 		t.Errorf("left %s", r.reasons())

@@ -84,7 +84,7 @@ func withoutGaps(t testing.TB, log []byte, s *tier.Segment) bool {
 }
 
 func TestSampleIsCopiedUpToItsActiveSegments(t *testing.T) {
-	dir, w := extract(t), newWorld()
+	dir, w := extract(t), newFakeTier()
 	dense := map[bool]int{}
 	report := w.offload(t, w.config(dir))
 	if report.Failed() || report.ClusterID != sample.ClusterID || report.BrokerID != 1 {
@@ -182,7 +182,7 @@ func hidden(t testing.TB, log []byte, aborted []segment.AbortedTxn) []int64 {
 }
 
 func TestAbortedListsHideWhatKafkasConsumerDidNotSee(t *testing.T) {
-	dir, w := extract(t, "txn-0", "txn-1", "gaps-0"), newWorld()
+	dir, w := extract(t, "txn-0", "txn-1", "gaps-0"), newFakeTier()
 	w.offload(t, w.config(dir))
 	for _, name := range []string{"txn-0", "txn-1", "gaps-0"} {
 		topic, n, _ := segment.ParsePartitionDir(name)
@@ -211,7 +211,7 @@ func TestAbortedListsHideWhatKafkasConsumerDidNotSee(t *testing.T) {
 // The sample's txn-1 ends with an aborted transaction whose data are in a closed segment and whose marker is in the
 // active one.
 func TestTransactionAbortedInTheActiveSegment(t *testing.T) {
-	dir, w := extract(t, "txn-1"), newWorld()
+	dir, w := extract(t, "txn-1"), newFakeTier()
 	w.offload(t, w.config(dir))
 	p := w.partition(t, "txn", 1)
 	found := 0
@@ -229,7 +229,7 @@ func TestTransactionAbortedInTheActiveSegment(t *testing.T) {
 
 func TestTransactionIndexFromTheLogEqualsTheBrokers(t *testing.T) {
 	dir := extract(t, "txn-0", "txn-1")
-	clean := newWorld()
+	clean := newFakeTier()
 	clean.offload(t, clean.config(dir))
 	removed := 0
 	for _, name := range []string{"txn-0", "txn-1"} {
@@ -241,7 +241,7 @@ func TestTransactionIndexFromTheLogEqualsTheBrokers(t *testing.T) {
 			}
 		}
 	}
-	w := newWorld()
+	w := newFakeTier()
 	report := w.offload(t, w.config(dir))
 	if report.Failed() {
 		t.Fatalf("failed: %+v", report)

@@ -76,7 +76,7 @@ func TestLastSequenceWrapsAround(t *testing.T) {
 }
 
 func TestSealedSampleReachesTheLogsEnd(t *testing.T) {
-	dir, w := extract(t), newWorld()
+	dir, w := extract(t), newFakeTier()
 	cfg := w.config(dir)
 	cfg.SealActive = true
 	report := w.offload(t, cfg)
@@ -140,7 +140,7 @@ func TestSealedSegmentIsLikeTheClosedOne(t *testing.T) {
 		topic, n, _ := segment.ParsePartitionDir(name)
 		local := bases(t, filepath.Join(extract(t, name), name))
 		for i, base := range local[:len(local)-1] {
-			dir, w := extract(t, name), newWorld()
+			dir, w := extract(t, name), newFakeTier()
 			end := local[i+1]
 			entries, err := os.ReadDir(filepath.Join(dir, name))
 			if err != nil {
@@ -231,7 +231,7 @@ func TestLogThatGrowsAfterItWasSealed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLog(t, "a", 0).data(10).roll().data(5).done()
-			w := newWorld()
+			w := newFakeTier()
 			cfg := w.config(l.dir)
 			cfg.SealActive = true
 			if r := of(t, w.offload(t, cfg), "a", 0); r.Segments != 2 || r.TieredEnd != 15 || len(r.Left) != 0 {
@@ -289,7 +289,7 @@ func TestWhatBoundsTheSealedPart(t *testing.T) {
 				l.end(7, false)
 			}
 			l.done().highWatermark(tt.highWatermark)
-			w := newWorld()
+			w := newFakeTier()
 			cfg := w.config(l.dir)
 			cfg.SealActive = true
 			report := w.offload(t, cfg)
@@ -321,7 +321,7 @@ func TestWhatBoundsTheSealedPart(t *testing.T) {
 // of another one that never ends.
 func TestSealedPartKnowsHowItsTransactionsEnd(t *testing.T) {
 	l := newLog(t, "a", 0).data(2).roll().txn(7).txn(9).txn(8).end(7, false).end(9, true).data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	cfg := w.config(l.dir)
 	cfg.SealActive = true
 	w.offload(t, cfg)
@@ -362,7 +362,7 @@ func TestActiveSegmentWithoutASnapshotIsLeft(t *testing.T) {
 		l := newLog(t, "a", 10).data(5).done()
 		l.file(segment.FileName(10, ".snapshot"), segment.AppendSnapshot(nil, nil))
 		spoil(t, l.path(segment.FileName(10, ".snapshot")))
-		w := newWorld()
+		w := newFakeTier()
 		cfg := w.config(l.dir)
 		cfg.SealActive, cfg.SkipDamaged = true, true
 		report := w.offload(t, cfg)
@@ -380,7 +380,7 @@ func TestActiveSegmentWithoutASnapshotIsLeft(t *testing.T) {
 func TestActiveSegmentIsSealedUpToItsDamage(t *testing.T) {
 	l := newLog(t, "a", 0).data(10).roll().data(5).done()
 	edit(t, l.path(segment.FileName(10, ".log")), flip(-1))
-	w := newWorld()
+	w := newFakeTier()
 	cfg := w.config(l.dir)
 	cfg.SealActive = true
 	report := w.offload(t, cfg)
@@ -392,7 +392,7 @@ func TestActiveSegmentIsSealedUpToItsDamage(t *testing.T) {
 func TestSealingSurvivesKills(t *testing.T) {
 	for limit := 1; ; limit++ {
 		l := newLog(t, "a", 0).data(10).roll().txn(7).end(7, false).data(5).done()
-		w := newWorld()
+		w := newFakeTier()
 		cfg := w.config(l.dir)
 		cfg.SealActive = true
 		w.limit = limit

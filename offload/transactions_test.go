@@ -122,7 +122,7 @@ func TestOutcomesOfOneProducersTransactions(t *testing.T) {
 		l.end(7, i%2 == 1).data(1)
 	}
 	l.roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	if report := w.offload(t, w.config(l.dir)); report.Failed() {
 		t.Fatalf("report %+v", report)
 	}
@@ -143,7 +143,7 @@ func TestOutcomesOfOneProducersTransactions(t *testing.T) {
 // A transaction whose data lie in every other segment is listed in those, and in no other.
 func TestAbortedTransactionIsListedWhereItsDataAre(t *testing.T) {
 	l := newLog(t, "a", 0).txn(7).roll().data(2).roll().txn(7).roll().data(1).end(7, false).roll().data(1).done()
-	w := newWorld()
+	w := newFakeTier()
 	w.offload(t, w.config(l.dir))
 	for i, s := range w.partition(t, "a", 0).Segments(false) {
 		if got, want := len(w.files(t, s).Aborted), []int{1, 0, 1, 0}[i]; got != want {

@@ -10,10 +10,10 @@ import (
 // The tier's end lies behind a segment that it lacks, as after a rebuild from objects of which one was lost: the
 // segment is copied, not taken for copied.
 func TestSegmentThatTheTierLacksIsCopied(t *testing.T) {
-	dir, before := extract(t, "plain-0"), newWorld()
+	dir, before := extract(t, "plain-0"), newFakeTier()
 	before.offload(t, before.config(dir))
 	for missing := range 6 {
-		w := newWorld()
+		w := newFakeTier()
 		p := before.partition(t, "plain", 0)
 		must := func(err error) {
 			t.Helper()

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"coldtap/catalog/kafka"
 	"coldtap/fetch"
 	"coldtap/internal/assembly"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/internal/testing/faultstore"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/internal/testing/testkit"
 	"coldtap/layout"
 	"coldtap/layout/aiven"
@@ -59,13 +59,7 @@ func setBucket(t *testing.T, set *clusterfixture.AivenSet) (*bucket, *aiven.Layo
 func told(t *testing.T, set *clusterfixture.AivenSet) *tier.Snapshot {
 	t.Helper()
 	m := tier.New()
-	for _, r := range set.Metadata {
-		decoded, err := kafka.Decode(r.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Apply(kafka.Changes(nil, decoded)...)
-	}
+	replaycluster.Apply(t, set.Fixture, m)
 	return m.Snapshot()
 }
 

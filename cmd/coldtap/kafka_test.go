@@ -84,7 +84,6 @@ func ending(t *testing.T, base, partition, query string) (last lastLine) {
 func TestServesAClusterAsItsBrokersDo(t *testing.T) {
 	f := clusterfixture.Load(t)
 	c := replaycluster.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
-	c.Asked()
 	base, admin := startServer(t, liveConfig(t, f, c))
 	waitReady(t, admin)
 	served, records := 0, 0
@@ -137,7 +136,7 @@ func TestServesAClusterAsItsBrokersDo(t *testing.T) {
 	if served < 50 || records < 20_000 {
 		t.Errorf("%d answers, %d records", served, records)
 	}
-	for _, key := range c.Asked() {
+	for _, key := range c.Requests() {
 		if !slices.Contains([]int16{1, 2, 3, 18, 23}, key) { // Fetch, ListOffsets, Metadata, ApiVersions, OffsetForLeaderEpoch
 			t.Errorf("a request with API key %d reached the cluster", key)
 		}
@@ -214,7 +213,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	// The brokers tier more. Who asks beyond the end gets what is new, once the last answer is older than
 	// metadata.kafka.refresh.
 	for _, m := range held {
-		c.Tell(t, m.Partition, m.Value)
+		c.Produce(t, m.Partition, m.Value)
 	}
 	after := before
 	after.LocalStart, after.LatestTiered = p.LocalStart, p.LatestTiered
@@ -243,7 +242,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Tell(t, p.MetadataPartition, value)
+		c.Produce(t, p.MetadataPartition, value)
 	}
 	until(t, "the start moves", func() bool {
 		resp, body := get(t, fmt.Sprintf("%s/topics/plain/partitions/0/records?offset=%d", base, start-1), "")
@@ -253,7 +252,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	compare(t, "from the new start", got, between(want, start, p.LatestTiered+1))
 
 	// Brokers away: what is known is served, what would need them is "try again", and /ready tells.
-	c.Down(true)
+	c.SetDown(true)
 	got, _ = readAll(t, base, partition, "read_committed", "earliest", -1, 100_000)
 	compare(t, "without brokers", got, between(want, start, p.LatestTiered+1))
 	if resp, body := get(t, fmt.Sprintf("%s/topics/plain/partitions/0/records?offset=%d&timeout=1000", base, p.HighWatermark+1), ""); resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusGatewayTimeout {
@@ -262,7 +261,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	if resp, body := get(t, admin+"/ready", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("/ready without brokers: %s %s", resp.Status, body)
 	}
-	c.Down(false)
+	c.SetDown(false)
 	if resp, body := get(t, fmt.Sprintf("%s/topics/plain/partitions/0/records?offset=%d", base, p.HighWatermark+1), ""); resp.StatusCode != http.StatusRequestedRangeNotSatisfiable {
 		t.Errorf("beyond the log, with brokers again: %s %s", resp.Status, body)
 	}
@@ -271,7 +270,7 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 func TestInspectLooksAtACluster(t *testing.T) {
 	f := clusterfixture.Load(t)
 	c := replaycluster.Start(t, f, f.Cluster.MetadataTopic.PartitionCount)
-	c.Tell(t, 3, []byte("no record"))
+	c.Produce(t, 3, []byte("no record"))
 	cfg := liveConfig(t, f, c)
 	file := configFile(t, cfg)
 	for _, l := range []struct {

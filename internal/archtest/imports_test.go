@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"internal/testing/fakes3":         {"rangeio"},
 	"internal/testing/faultstore":     {"rangeio"},
 	"internal/testing/clusterfixture": {"segment"},
-	"internal/testing/replaycluster":  {"segment", "catalog/kafka"},
+	"internal/testing/replaycluster":  {"segment", "tier", "catalog/kafka"},
 	"rangeio/rangeiotest":             {"rangeio"},
 }
 

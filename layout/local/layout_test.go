@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"coldtap/bench/simstore"
-	"coldtap/catalog/kafka"
 	"coldtap/internal/readcost"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/internal/testing/faultstore"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
@@ -88,13 +88,7 @@ func TestRealSegments(t *testing.T) {
 		b.mem.Set("kafka-tiered-storage/"+key, object)
 	}
 	m := tier.New()
-	for _, rec := range f.Metadata {
-		r, err := kafka.Decode(rec.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Apply(kafka.Changes(nil, r)...)
-	}
+	replaycluster.Apply(t, f, m)
 	read, withTxns := 0, 0
 	for p := range m.Snapshot().Partitions() {
 		for _, seg := range p.Segments(false) {

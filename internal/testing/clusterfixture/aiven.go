@@ -18,8 +18,8 @@ import (
 //go:embed aiven.tar.zst
 var aivenArchive []byte
 
-// AivenSet is a cluster whose segments Aiven's plugin wrote. It has no Fetches and no ListOffsets, and its brokers told
-// no lineage; everything is in the tier, the last segment included.
+// AivenSet is a cluster whose segments Aiven's plugin wrote. It has no Fetches and no ListOffsets, and its
+// brokers reported no lineage; everything is in the tier, the last segment included.
 type AivenSet struct {
 	*Fixture
 	Name   string            // "encrypted"

@@ -15,7 +15,7 @@ import (
 )
 
 // newAivenStand is the read path over a set's bucket.
-func newAivenStand(t *testing.T, set *clusterfixture.AivenSet, chunk int64, k knowledge) *stand {
+func newAivenStand(t *testing.T, set *clusterfixture.AivenSet, chunk int64, k knowledge) *harness {
 	t.Helper()
 	lineage := lineageOfLastSegment(t)
 	if k == lineageHidden {
@@ -35,8 +35,8 @@ func newAivenStand(t *testing.T, set *clusterfixture.AivenSet, chunk int64, k kn
 }
 
 // lineageOfLastSegment takes a partition's lineage from the checkpoint that the broker copied with the last segment.
-func lineageOfLastSegment(t *testing.T) func(*stand, *clusterfixture.Partition) string {
-	return func(s *stand, p *clusterfixture.Partition) string {
+func lineageOfLastSegment(t *testing.T) func(*harness, *clusterfixture.Partition) string {
+	return func(s *harness, p *clusterfixture.Partition) string {
 		segments := s.view(t, p).Segments(false)
 		files, _, err := s.layout.ReadFiles(t.Context(), segments[len(segments)-1])
 		if err != nil {
@@ -91,7 +91,7 @@ func TestSegmentsOfTheAivenPluginAreWhatTheConsumerRead(t *testing.T) {
 
 // checkAsked: nothing was read but objects of readable segments, all of them, and each key was right at the first
 // guess.
-func (s *stand) checkAsked(t *testing.T, prefix string) {
+func (s *harness) checkAsked(t *testing.T, prefix string) {
 	t.Helper()
 	readable := map[segment.UUID]bool{}
 	for _, p := range s.fixture.Partitions() {

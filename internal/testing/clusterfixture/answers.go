@@ -1,9 +1,6 @@
 package clusterfixture
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"testing"
 
 	"coldtap/internal/testing/testkit"
@@ -57,68 +54,4 @@ func (f *Fixture) Expected(tb testing.TB, partition, isolation string) []testkit
 		tb.Fatalf("%s %s: %v", partition, isolation, err)
 	}
 	return records
-}
-
-func parseConsumed(b []byte) ([]testkit.Record, error) {
-	var lines []consumed
-	if err := parseLines(b, &lines); err != nil {
-		return nil, err
-	}
-	records := make([]testkit.Record, len(lines))
-	for i, line := range lines {
-		records[i] = line.record()
-	}
-	return records, nil
-}
-
-// consumed is a record in the words of the consumer's dump.
-type consumed struct {
-	Offset      int64    `json:"offset"`
-	Timestamp   int64    `json:"timestamp"`
-	Type        string   `json:"timestamp_type"`
-	LeaderEpoch int32    `json:"leader_epoch"`
-	Key         nullable `json:"key"`
-	Value       nullable `json:"value"`
-	ValueSHA256 string   `json:"value_sha256"`
-	ValueLength int64    `json:"value_length"`
-	Headers     []header `json:"headers"`
-}
-
-func (c *consumed) record() testkit.Record {
-	r := testkit.Record{
-		Offset: c.Offset, Timestamp: c.Timestamp, AppendTime: c.Type == "LogAppendTime", LeaderEpoch: c.LeaderEpoch,
-		Key: c.Key, Value: c.Value, ValueSHA256: c.ValueSHA256, ValueLength: c.ValueLength,
-	}
-	for _, h := range c.Headers {
-		r.Headers = append(r.Headers, testkit.Header(h))
-	}
-	return r
-}
-
-// nullable is base64 or null; no bytes and null are different.
-type nullable []byte
-
-func (n *nullable) UnmarshalJSON(b []byte) error {
-	if bytes.Equal(b, []byte("null")) {
-		return nil
-	}
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
-	}
-	raw, err := base64.StdEncoding.DecodeString(s)
-	*n = append([]byte{}, raw...)
-	return err
-}
-
-// header is one header, [key, value].
-type header testkit.Header
-
-func (h *header) UnmarshalJSON(b []byte) error {
-	var value nullable
-	if err := json.Unmarshal(b, &[]any{&h.Key, &value}); err != nil {
-		return err
-	}
-	h.Value = value
-	return nil
 }

@@ -17,7 +17,7 @@ import (
 // TestFetchAnswersAreTheBrokers compares with 1,881 Fetch answers of the partitions' leaders, 1,608 of them read from
 // the tier: the stored bytes behind each, the batches in it that the reader may see, and the refusals.
 func TestFetchAnswersAreTheBrokers(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	seen := map[string]int{}
 	for i, row := range s.fixture.Fetches {
 		p := s.fixture.Cluster.Topics[row.Topic].Partitions[row.Partition]
@@ -49,7 +49,7 @@ func TestFetchAnswersAreTheBrokers(t *testing.T) {
 }
 
 // checkRefusal: what the broker refused for certain (OFFSET_OUT_OF_RANGE) is refused here too.
-func (s *stand) checkRefusal(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
+func (s *harness) checkRefusal(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
 	r := request(p, row.Offset, row.Isolation)
 	st, err := s.Open(t.Context(), &r)
 	if err == nil {
@@ -63,7 +63,7 @@ func (s *stand) checkRefusal(t *testing.T, p *clusterfixture.Partition, row *clu
 }
 
 // checkLocal: what only the brokers have is neither refused nor made up.
-func (s *stand) checkLocal(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
+func (s *harness) checkLocal(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
 	got, a := s.raw(t, request(p, row.Offset, row.Isolation))
 	if len(got) > 0 || a.end != fetch.EndTier || a.next != row.Offset {
 		return fmt.Errorf("%d bytes, an end at %d for %v", len(got), a.next, a.end)
@@ -73,7 +73,7 @@ func (s *stand) checkLocal(t *testing.T, p *clusterfixture.Partition, row *clust
 
 // checkRemote compares with an answer that the broker read from the tier. It is a stretch of one segment's log, from
 // the first batch that reaches the offset on, cut wherever the bytes ran out.
-func (s *stand) checkRemote(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
+func (s *harness) checkRemote(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) error {
 	seg, pos, err := s.find(t, p, row.Offset)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func withinLimit(ours []segment.Batch, limit int64) error {
 
 // find gives the segment and the position of the first batch that reaches offset. When the rest of a segment is gone,
 // compacted away, that is the first batch of the next one.
-func (s *stand) find(t *testing.T, p *clusterfixture.Partition, offset int64) (*tier.Segment, int64, error) {
+func (s *harness) find(t *testing.T, p *clusterfixture.Partition, offset int64) (*tier.Segment, int64, error) {
 	v := s.view(t, p)
 	for from := offset; ; {
 		seg, ok := v.Find(from)
@@ -167,7 +167,7 @@ func (s *stand) find(t *testing.T, p *clusterfixture.Partition, offset int64) (*
 }
 
 // stored gives n bytes of a segment's log as they are served.
-func (s *stand) stored(t *testing.T, p *clusterfixture.Partition, seg *tier.Segment, pos, n int64) ([]byte, error) {
+func (s *harness) stored(t *testing.T, p *clusterfixture.Partition, seg *tier.Segment, pos, n int64) ([]byte, error) {
 	f, err := s.OpenFile(t.Context(), p.Topic.Name, p.Topic.ID, p.Number, seg.ID.String(), "log", 0)
 	if err != nil {
 		return nil, err

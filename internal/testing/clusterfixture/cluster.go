@@ -8,7 +8,7 @@ import (
 	"coldtap/segment"
 )
 
-// Cluster is what the brokers told of themselves once everything had come to rest.
+// Cluster is what the brokers reported of themselves once nothing changed any more.
 type Cluster struct {
 	ClusterID     string `json:"clusterId"`
 	MetadataTopic struct {
@@ -54,7 +54,7 @@ func (f *Fixture) Partitions() []*Partition {
 	return all
 }
 
-// nameTopics lets topics and partitions know who they are.
+// nameTopics sets the names and topics that the JSON has as keys.
 func (c *Cluster) nameTopics() {
 	for name, t := range c.Topics {
 		t.Name = name

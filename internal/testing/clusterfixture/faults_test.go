@@ -37,12 +37,12 @@ const trials = 12
 // without faults, or ends early and goes on rightly where it says, or is a typed error after a right beginning; and
 // once the store is well, so are the answers. Time is not real.
 func TestEveryAnswerUnderFaultsIsRightOrAnError(t *testing.T) {
-	layouts := map[string]func(*testing.T) *stand{
-		"local":  func(t *testing.T) *stand { return newStand(t, clusterKnown) },
+	layouts := map[string]func(*testing.T) *harness{
+		"local":  func(t *testing.T) *harness { return newHarness(t, clusterKnown) },
 		"native": newNativeStand,
 	}
 	for _, set := range clusterfixture.LoadAiven(t) {
-		layouts["aiven "+set.Name] = func(t *testing.T) *stand { return newAivenStand(t, set, 24<<10, clusterKnown) }
+		layouts["aiven "+set.Name] = func(t *testing.T) *harness { return newAivenStand(t, set, 24<<10, clusterKnown) }
 	}
 	for name, open := range layouts {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +86,8 @@ func emptyPools() {
 }
 
 // newNativeStand is the frozen cluster's tier in coldtap's own layout.
-func newNativeStand(t *testing.T) *stand {
-	from := newStand(t, clusterKnown)
+func newNativeStand(t *testing.T) *harness {
+	from := newHarness(t, clusterKnown)
 	mem := simstore.NewMemory()
 	to := native.New(rangeio.NewClient(mem, rangeio.Config{}), "")
 	for _, p := range from.fixture.Partitions() {
@@ -118,11 +118,11 @@ func newNativeStand(t *testing.T) *stand {
 	for _, key := range mem.Keys() {
 		f.Objects[key] = mem.Bytes(key)
 	}
-	lineage := func(_ *stand, p *clusterfixture.Partition) string { return p.LeaderEpochs }
+	lineage := func(_ *harness, p *clusterfixture.Partition) string { return p.LeaderEpochs }
 	return newStandOver(t, &f, 8<<10, lineage, func(c *rangeio.Client) layout.Reader { return native.New(c, "") })
 }
 
-func (s *stand) anyPartition(rnd *rand.Rand) *clusterfixture.Partition {
+func (s *harness) anyPartition(rnd *rand.Rand) *clusterfixture.Partition {
 	for {
 		all := s.fixture.Partitions()
 		if p := all[rnd.IntN(len(all))]; p.LatestTiered > p.Start {
@@ -159,7 +159,7 @@ func (q *question) asked(before string) reply {
 	return a
 }
 
-func (s *stand) anyQuestion(t *testing.T, p *clusterfixture.Partition, rnd *rand.Rand) question {
+func (s *harness) anyQuestion(t *testing.T, p *clusterfixture.Partition, rnd *rand.Rand) question {
 	isolation := []string{"read_committed", "read_uncommitted"}[rnd.IntN(2)]
 	from := p.Start + rnd.Int64N(p.LatestTiered-p.Start)
 	r := request(p, from, isolation)
@@ -251,7 +251,7 @@ func (s *stand) anyQuestion(t *testing.T, p *clusterfixture.Partition, rnd *rand
 
 // try asks once under a fault and once after it. hit says that the fault was met, served that the answer was right
 // nevertheless.
-func (s *stand) try(t *testing.T, p *clusterfixture.Partition, q question, what string, rnd *rand.Rand) (hit, served bool) {
+func (s *harness) try(t *testing.T, p *clusterfixture.Partition, q question, what string, rnd *rand.Rand) (hit, served bool) {
 	t.Helper()
 	truth := q.asked(what)
 	if truth.err != nil {
@@ -294,7 +294,7 @@ func (s *stand) try(t *testing.T, p *clusterfixture.Partition, q question, what 
 }
 
 // forget empties the caches of a partition.
-func (s *stand) forget(t *testing.T, p *clusterfixture.Partition) {
+func (s *harness) forget(t *testing.T, p *clusterfixture.Partition) {
 	for _, seg := range s.view(t, p).Segments(true) {
 		s.path.Drop(seg)
 	}
@@ -302,7 +302,7 @@ func (s *stand) forget(t *testing.T, p *clusterfixture.Partition) {
 
 // faults are what a store may do to a partition's objects. hit is to be called whenever it does; end makes the store
 // well again.
-var faults = map[string]func(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) (end func()){
+var faults = map[string]func(s *harness, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) (end func()){
 	"latency": injected(func(rnd *rand.Rand) faultstore.Fault {
 		wait := time.Duration(rnd.Int64N(int64(20 * time.Second)))
 		return faultstore.Fault{Do: func() { time.Sleep(wait) }}
@@ -331,8 +331,8 @@ var faults = map[string]func(s *stand, p *clusterfixture.Partition, rnd *rand.Ra
 }
 
 // injected makes the partition's objects meet a fault, some times or always.
-func injected(fault func(*rand.Rand) faultstore.Fault) func(*stand, *clusterfixture.Partition, *rand.Rand, func()) func() {
-	return func(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
+func injected(fault func(*rand.Rand) faultstore.Fault) func(*harness, *clusterfixture.Partition, *rand.Rand, func()) func() {
+	return func(s *harness, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
 		f := fault(rnd)
 		do := f.Do
 		f.Do = func() {
@@ -350,7 +350,7 @@ func injected(fault func(*rand.Rand) faultstore.Fault) func(*stand, *clusterfixt
 }
 
 // wrongRange gives other bytes of a log than were asked for, as many, and claims nothing about it.
-func wrongRange(s *stand, _ *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
+func wrongRange(s *harness, _ *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
 	var remove []func()
 	for _, key := range slices.Sorted(maps.Keys(s.fixture.Objects)) {
 		object := s.fixture.Objects[key]
@@ -374,7 +374,7 @@ func wrongRange(s *stand, _ *clusterfixture.Partition, rnd *rand.Rand, hit func(
 
 // damagedObject flips bits of a partition's logs, one in each; where a checksum covers them, of its other objects as
 // well. Bytes that nobody can vouch for are spared: leader epochs, and base offsets beside a gap (docs/limits.md).
-func damagedObject(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
+func damagedObject(s *harness, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
 	_, isNative := s.layout.(*native.Layout)
 	times := rnd.IntN(2)
 	var remove []func()
@@ -427,7 +427,7 @@ func unvouched(log []byte, at int64) bool {
 }
 
 // anothersObject puts the log of one segment in the place of each other one of its partition.
-func anothersObject(s *stand, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
+func anothersObject(s *harness, p *clusterfixture.Partition, rnd *rand.Rand, hit func()) func() {
 	logs := map[string][]string{} // by folder, which is a partition's in every layout
 	for _, key := range slices.Sorted(maps.Keys(s.fixture.Objects)) {
 		if strings.HasSuffix(key, ".log") && strings.Contains(key, p.Topic.ID.String()) {

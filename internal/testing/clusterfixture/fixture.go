@@ -5,7 +5,7 @@
 //
 // cluster.tar.zst (3.8 MiB, 28 MiB unpacked) holds:
 //
-//	cluster.json                      topics, partitions, their bounds and lineage, as the brokers told them
+//	cluster.json                      topics, partitions, their bounds and lineage, as the brokers reported them
 //	metadata.ndjson                   every record of __remote_log_metadata, by partition and offset
 //	store/<key>                       the objects below LocalTieredStorage's kafka-tiered-storage folder
 //	expected/<partition>.<isolation>.ndjson   what Kafka's Java consumer read, from the log's start to its end;
@@ -18,14 +18,13 @@
 // mid-copy, the topic with the orphan; of one with a key prefix and custom metadata, the topic with two partitions.
 // Their files, each below the set's name:
 //
-//	cluster.json                      what the plugin was told, and the topics that are here
+//	cluster.json                      the plugin's configuration, and the topics that are here
 //	metadata.ndjson                   every record of __remote_log_metadata, of other topics too
 //	store/<key>                       the bucket
 //	keys/<id>.private.pem             throw-away keys
 //	expected/<partition>.<isolation>.ndjson   as above; all of it came out of the tier
 //
-// It is for tests: nothing here is checked beyond what makes a test wrong. Everything a Fixture gives is shared and
-// must not be changed.
+// Nothing here is checked beyond what makes a test wrong. Everything a Fixture gives is shared and must not be changed.
 package clusterfixture
 
 import (
@@ -127,7 +126,7 @@ func (f *Fixture) add(name string, b []byte) error {
 		return nil
 	}
 	if of, ok := strings.CutPrefix(name, "expected/"); ok {
-		f.expected[strings.TrimSuffix(of, ".ndjson")] = sync.OnceValues(func() ([]testkit.Record, error) { return parseConsumed(b) })
+		f.expected[strings.TrimSuffix(of, ".ndjson")] = sync.OnceValues(func() ([]testkit.Record, error) { return testkit.Parse(bytes.NewReader(b)) })
 		return nil
 	}
 	switch name {

@@ -12,7 +12,7 @@ import (
 // TestBoundsAreTheBrokers compares with the leaders' answers to ListOffsets for -2 (earliest), -4 (earliest local) and
 // -5 (latest tiered).
 func TestBoundsAreTheBrokers(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	asked := 0
 	for _, row := range s.fixture.ListOffsets {
 		p := s.fixture.Cluster.Topics[row.Topic].Partitions[row.Partition]
@@ -48,7 +48,7 @@ func TestBoundsAreTheBrokers(t *testing.T) {
 // scan of the consumer's records finds; the broker's is the same, but for markers of transactions, which it takes for
 // records.
 func TestOffsetsByTimeAreFirstRecordsAtOrAfter(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	asked, markers := 0, 0
 	for _, row := range s.fixture.ListOffsets {
 		if row.Query < 0 {
@@ -104,7 +104,7 @@ func isRecord(records []testkit.Record, offset int64) bool {
 // TestUndecidedIsWhatOnlyTheBrokersKnow shows why undecided holds what it holds: the leader lists an aborted
 // transaction there of which no readable segment's transaction index knows.
 func TestUndecidedIsWhatOnlyTheBrokersKnow(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	for _, p := range s.fixture.Partitions() {
 		first := int64(-1)
 		known := s.tieredAborts(t, p)
@@ -129,7 +129,7 @@ func TestUndecidedIsWhatOnlyTheBrokersKnow(t *testing.T) {
 }
 
 // tieredAborts is what the transaction indexes of a partition's readable segments say.
-func (s *stand) tieredAborts(t *testing.T, p *clusterfixture.Partition) map[clusterfixture.Abort]bool {
+func (s *harness) tieredAborts(t *testing.T, p *clusterfixture.Partition) map[clusterfixture.Abort]bool {
 	aborts := map[clusterfixture.Abort]bool{}
 	for _, seg := range s.view(t, p).Segments(false) {
 		txns, err := segment.ParseTxnIndex(s.fixture.Objects[key(p, seg, ".txnindex")], seg.BaseOffset)

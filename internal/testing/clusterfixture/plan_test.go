@@ -12,15 +12,15 @@ import (
 // ranges, cold.
 func TestPlanIsWhatThenHappens(t *testing.T) {
 	type kind struct {
-		open      func(chunk int64) *stand
+		open      func(chunk int64) *harness
 		estimated int64 // percent of the bytes
 	}
 	layouts := map[string]kind{
-		"local":  {open: func(int64) *stand { return newStand(t, clusterKnown) }},
-		"native": {open: func(int64) *stand { return newNativeStand(t) }},
+		"local":  {open: func(int64) *harness { return newHarness(t, clusterKnown) }},
+		"native": {open: func(int64) *harness { return newNativeStand(t) }},
 	}
 	for _, set := range clusterfixture.LoadAiven(t) {
-		layouts["aiven "+set.Name] = kind{func(chunk int64) *stand { return newAivenStand(t, set, chunk, lineageHidden) }, map[bool]int64{true: 35}[set.Name != "plain-orphan"]}
+		layouts["aiven "+set.Name] = kind{func(chunk int64) *harness { return newAivenStand(t, set, chunk, lineageHidden) }, map[bool]int64{true: 35}[set.Name != "plain-orphan"]}
 	}
 	for name, kind := range layouts {
 		t.Run(name, func(t *testing.T) {

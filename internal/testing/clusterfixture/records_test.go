@@ -23,7 +23,7 @@ var undecided = map[string]int64{"txn-1": 867}
 func TestEveryPartitionIsWhatTheConsumerRead(t *testing.T) {
 	for name, k := range map[string]knowledge{"lineage of the cluster": clusterKnown, "lineage of the segments": lineageHidden} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, k)
+			s := newHarness(t, k)
 			partitions := s.fixture.Partitions()
 			if len(partitions) != 26 {
 				t.Fatalf("%d partitions", len(partitions))
@@ -64,7 +64,7 @@ func TestEveryPartitionIsWhatTheConsumerRead(t *testing.T) {
 
 // TestRandomRangesAreWhatTheConsumerRead starts and ends reads anywhere, with small pages and record counts.
 func TestRandomRangesAreWhatTheConsumerRead(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	rnd := rand.New(rand.NewPCG(4, 4))
 	for _, p := range s.fixture.Partitions() {
 		if p.LatestTiered < 0 {
@@ -99,7 +99,7 @@ func upTo(records []testkit.Record, offset int64) int {
 }
 
 // follow reads from r on until an answer does not end for a limit, and compares every record with want.
-func (s *stand) follow(t *testing.T, r fetch.Request, want []testkit.Record) answer {
+func (s *harness) follow(t *testing.T, r fetch.Request, want []testkit.Record) answer {
 	t.Helper()
 	i := 0
 	for {

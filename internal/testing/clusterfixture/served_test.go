@@ -24,7 +24,7 @@ func key(p *clusterfixture.Partition, seg *tier.Segment, suffix string) string {
 // TestOnlyReadableSegmentsAreServed: segments whose copy or delete never finished and those of a lost lineage are not
 // listed, not opened, and no object of theirs is ever asked for, although their logs lie in the store.
 func TestOnlyReadableSegmentsAreServed(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	// Why a segment whose log is in the store is not readable, for how many of them. copy-crash and unclean hold
 	// dangling copies without objects besides.
 	want := map[string]map[string]int{
@@ -93,7 +93,7 @@ func TestOnlyReadableSegmentsAreServed(t *testing.T) {
 // TestARecreatedTopicIsAnotherTopic: by name the second life is read, whatever is left of the first one's metadata and
 // objects.
 func TestARecreatedTopicIsAnotherTopic(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	for name, orphans := range map[string]int{"recreated": 0, "recreated-orphan": 3} {
 		topic := s.fixture.Cluster.Topics[name]
 		info, err := s.Topic(name, segment.UUID{})
@@ -121,7 +121,7 @@ func TestARecreatedTopicIsAnotherTopic(t *testing.T) {
 // TestReplayingTheTopicAgainChangesNothing: a reader of the metadata topic that starts over in a tier that is full
 // meets every event a second time.
 func TestReplayingTheTopicAgainChangesNothing(t *testing.T) {
-	s := newStand(t, clusterKnown)
+	s := newHarness(t, clusterKnown)
 	before := map[string][]segment.UUID{}
 	readable := func(p *clusterfixture.Partition) (ids []segment.UUID) {
 		for _, seg := range s.view(t, p).Segments(false) {

@@ -1,4 +1,4 @@
-// Package fakes3 is an S3 server inside the process that remembers what it was asked and misbehaves when told to.
+// Package fakes3 is an S3 server inside the process that logs its requests and misbehaves where a rule says so.
 //
 //	s := fakes3.New(t)
 //	backend := s.Backend(t)
@@ -12,5 +12,5 @@
 // decides. What is random (Rule.Share) comes from the seed.
 //
 // It listens on 127.0.0.1 only, speaks plain HTTP, and verifies no signatures. Not a model of S3's permissions,
-// versions or consistency. Only tests and the load generators import it.
+// versions or consistency.
 package fakes3

@@ -1,13 +1,13 @@
 // Package faultstore puts faults between a test and a store: errors of each kind, broken and short bodies, lying sizes,
-// operations that block until told, and crash points.
+// operations that block until a channel is closed, and crash points.
 //
 //	mem := simstore.NewMemory()
 //	store := faultstore.New(mem)
 //	store.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Suffix(".log"), Times: 2, Fault: faultstore.Fault{Kind: rangeio.Throttled}})
-//	store.CrashAfterPut(3) // the third Put reaches mem; its caller, and everybody after, sees ErrCrashed
+//	store.CrashAfterPut(3) // the third Put reaches mem; its caller and all later calls get ErrCrashed
 //
 // Rules are tried in the order in which they were injected; the first that matches and is not used up decides. Nothing
-// is random. Everything may be called concurrently. Only tests import this package.
+// is random. Everything may be called concurrently.
 package faultstore
 
 import (
@@ -177,15 +177,15 @@ func (s *Store) Reset() {
 	s.mu.calls = nil
 }
 
-// verdict is what one call meets.
-type verdict struct {
+// outcome is what one call meets.
+type outcome struct {
 	Fault
 	crashAfter bool // this Put is the last act
 }
 
-// begin logs a call, finds its fault, and waits where it says so. An error means that the operation does not take
+// before logs a call, finds its fault, and waits where it says so. An error means that the operation does not take
 // place.
-func (s *Store) begin(ctx context.Context, c Call) (verdict, error) {
+func (s *Store) before(ctx context.Context, c Call) (outcome, error) {
 	v := s.decide(c)
 	if v.Block != nil {
 		select {
@@ -197,7 +197,7 @@ func (s *Store) begin(ctx context.Context, c Call) (verdict, error) {
 	if v.Do != nil {
 		v.Do()
 	}
-	// Somebody else may have crashed while this call waited.
+	// The crash may have come while this call waited.
 	if s.Crashed() && !v.crashAfter {
 		return v, crashed(c)
 	}
@@ -207,11 +207,11 @@ func (s *Store) begin(ctx context.Context, c Call) (verdict, error) {
 	return v, nil
 }
 
-func (s *Store) decide(c Call) verdict {
+func (s *Store) decide(c Call) outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.calls = append(s.mu.calls, c)
-	var v verdict
+	var v outcome
 	if c.Op == Put && !s.mu.crashed && s.mu.crashAt > 0 {
 		if s.mu.crashAt--; s.mu.crashAt == 0 {
 			s.mu.crashed, v.crashAfter = true, !s.mu.before
@@ -231,8 +231,8 @@ func (s *Store) decide(c Call) verdict {
 	return v
 }
 
-// end turns a finished operation's result into what its caller is told.
-func (v verdict) end(c Call, err error) error {
+// after turns a finished operation's result into what its caller gets.
+func (v outcome) after(c Call, err error) error {
 	switch {
 	case v.crashAfter:
 		return crashed(c)
@@ -250,7 +250,7 @@ func fault(kind rangeio.Kind, c Call) error {
 	return &rangeio.Error{Kind: kind, Op: string(c.Op), Key: c.Key, Err: ErrInjected}
 }
 
-func (v verdict) info(i rangeio.Info) rangeio.Info {
+func (v outcome) info(i rangeio.Info) rangeio.Info {
 	i.Size += v.SizeOff
 	if v.ETag != "" {
 		i.ETag = v.ETag
@@ -264,7 +264,7 @@ func (s *Store) Close() error { return s.under.Close() }
 
 func (s *Store) Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, rangeio.Info, error) {
 	c := Call{Op: Get, Key: key, Off: off, N: n}
-	v, err := s.begin(ctx, c)
+	v, err := s.before(ctx, c)
 	if err != nil {
 		return nil, rangeio.Info{}, err
 	}
@@ -272,7 +272,7 @@ func (s *Store) Open(ctx context.Context, key string, off, n int64, etag string)
 	if err != nil {
 		return nil, rangeio.Info{}, err
 	}
-	if err := v.end(c, nil); err != nil {
+	if err := v.after(c, nil); err != nil {
 		body.Close()
 		return nil, rangeio.Info{}, err
 	}
@@ -285,12 +285,12 @@ func (s *Store) WaitClosed() { s.open.Wait() }
 
 func (s *Store) Stat(ctx context.Context, key string) (rangeio.Info, error) {
 	c := Call{Op: Stat, Key: key}
-	v, err := s.begin(ctx, c)
+	v, err := s.before(ctx, c)
 	if err != nil {
 		return rangeio.Info{}, err
 	}
 	info, err := s.under.Stat(ctx, key)
-	if err = v.end(c, err); err != nil {
+	if err = v.after(c, err); err != nil {
 		return rangeio.Info{}, err
 	}
 	return v.info(info), nil
@@ -298,12 +298,12 @@ func (s *Store) Stat(ctx context.Context, key string) (rangeio.Info, error) {
 
 func (s *Store) Put(ctx context.Context, key string, content rangeio.Content) (rangeio.Info, error) {
 	c := Call{Op: Put, Key: key, N: content.Size()}
-	v, err := s.begin(ctx, c)
+	v, err := s.before(ctx, c)
 	if err != nil {
 		return rangeio.Info{}, err
 	}
 	info, err := s.under.Put(ctx, key, content)
-	if err = v.end(c, err); err != nil {
+	if err = v.after(c, err); err != nil {
 		return rangeio.Info{}, err
 	}
 	return info, nil
@@ -311,20 +311,20 @@ func (s *Store) Put(ctx context.Context, key string, content rangeio.Content) (r
 
 func (s *Store) Delete(ctx context.Context, key string) error {
 	c := Call{Op: Delete, Key: key}
-	v, err := s.begin(ctx, c)
+	v, err := s.before(ctx, c)
 	if err != nil {
 		return err
 	}
-	return v.end(c, s.under.Delete(ctx, key))
+	return v.after(c, s.under.Delete(ctx, key))
 }
 
 func (s *Store) List(ctx context.Context, prefix string, fn func(rangeio.Object) error) error {
 	c := Call{Op: List, Key: prefix}
-	v, err := s.begin(ctx, c)
+	v, err := s.before(ctx, c)
 	if err != nil {
 		return err
 	}
-	return v.end(c, s.under.List(ctx, prefix, func(o rangeio.Object) error {
+	return v.after(c, s.under.List(ctx, prefix, func(o rangeio.Object) error {
 		if v.Reply != nil {
 			o = v.Reply(o)
 		}
@@ -332,10 +332,10 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(rangeio.Object)
 	}))
 }
 
-// faultyBody breaks, ends or hangs where its verdict says.
+// faultyBody breaks, ends or hangs where its fault says.
 type faultyBody struct {
 	io.ReadCloser
-	v      verdict
+	v      outcome
 	ctx    context.Context
 	at     int64 // of the next byte in the object
 	read   int64

@@ -1,7 +1,7 @@
-// Package replaycluster lets a frozen cluster (internal/testing/clusterfixture) answer again, without a JVM: its
-// metadata topic lies in a fake cluster (kfake), and what a client asks of its topics (Metadata, ListOffsets,
-// OffsetForLeaderEpoch) is answered from what its brokers told before they were stopped, or from what a test has set
-// since. It is for tests.
+// Package replaycluster replays a recorded cluster (internal/testing/clusterfixture), without a JVM: Apply into a tier,
+// Start as brokers. Their metadata topic lies in a fake cluster (kfake), and requests about the other topics (Metadata,
+// ListOffsets, OffsetForLeaderEpoch) are answered from what the real brokers reported before they were stopped, or from
+// what a test has set since.
 package replaycluster
 
 import (
@@ -14,6 +14,7 @@ import (
 	"coldtap/catalog/kafka"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
+	"coldtap/tier"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -21,7 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Bounds are what a partition's leader tells.
+// Bounds are what a partition's leader reports.
 type Bounds struct {
 	Start, LocalStart, LastStable, HighWatermark int64
 	LatestTiered                                 int64 // inclusive
@@ -29,7 +30,7 @@ type Bounds struct {
 	Epochs                                       []segment.EpochStart
 }
 
-// Cluster is a revived one. All methods may be called concurrently.
+// Cluster is a recorded cluster whose brokers answer. All methods may be called concurrently.
 type Cluster struct {
 	kafka  *kfake.Cluster
 	writer *kgo.Client
@@ -40,11 +41,24 @@ type Cluster struct {
 	metadata kmsg.MetadataResponseTopic
 	brokers  []kmsg.MetadataResponseBroker
 	id       string
-	asked    map[int16]int
+	requests map[int16]int
 	down     bool
 }
 
-// Start revives f with so many partitions of the metadata topic; it ends with the test.
+// Apply replays f's metadata topic into a tier, from its beginning, and gives what the tier refused.
+func Apply(tb testing.TB, f *clusterfixture.Fixture, to *tier.Tier) (rejected []tier.Rejected) {
+	tb.Helper()
+	for _, m := range f.Metadata {
+		r, err := kafka.Decode(m.Value)
+		if err != nil {
+			tb.Fatalf("record %d of partition %d: %v", m.Offset, m.Partition, err)
+		}
+		rejected = append(rejected, to.Apply(kafka.Changes(nil, r)...)...)
+	}
+	return rejected
+}
+
+// Start runs f's brokers with so many partitions of the metadata topic; they stop with the test.
 func Start(tb testing.TB, f *clusterfixture.Fixture, partitions int32) *Cluster {
 	tb.Helper()
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ClusterID(f.Cluster.ClusterID), kfake.SeedTopics(partitions, kafka.Name))
@@ -53,14 +67,14 @@ func Start(tb testing.TB, f *clusterfixture.Fixture, partitions int32) *Cluster 
 	}
 	tb.Cleanup(kafka.Close)
 	c := &Cluster{
-		kafka: kafka, topics: map[string]segment.UUID{}, bounds: map[string]Bounds{}, asked: map[int16]int{}, id: f.Cluster.ClusterID,
+		kafka: kafka, topics: map[string]segment.UUID{}, bounds: map[string]Bounds{}, requests: map[int16]int{}, id: f.Cluster.ClusterID,
 	}
 	if c.writer, err = kgo.NewClient(kgo.SeedBrokers(kafka.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics()); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(c.writer.Close)
 	for _, m := range f.Metadata {
-		c.Tell(tb, m.Partition, m.Value)
+		c.Produce(tb, m.Partition, m.Value)
 	}
 	for _, p := range f.Partitions() {
 		epochs, err := segment.ParseEpochCheckpoint([]byte(p.LeaderEpochs))
@@ -75,13 +89,13 @@ func Start(tb testing.TB, f *clusterfixture.Fixture, partitions int32) *Cluster 
 		}
 		c.topics[p.Topic.Name], c.bounds[p.Name()] = p.Topic.ID, b
 	}
-	c.learn(tb)
+	c.readOwnMetadata(tb)
 	kafka.Control(c.answer)
 	return c
 }
 
-// learn takes note of how the fake cluster describes itself, which its own answers about other topics need.
-func (c *Cluster) learn(tb testing.TB) {
+// readOwnMetadata reads how the fake cluster describes itself, which the answers about other topics need.
+func (c *Cluster) readOwnMetadata(tb testing.TB) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr(kafka.Name)}}
 	resp, err := req.RequestWith(tb.Context(), c.writer)
@@ -105,8 +119,8 @@ func (c *Cluster) learn(tb testing.TB) {
 // Addrs are the brokers', for bootstrap.
 func (c *Cluster) Addrs() []string { return c.kafka.ListenAddrs() }
 
-// Tell writes a value to a partition of the metadata topic, as brokers do.
-func (c *Cluster) Tell(tb testing.TB, partition int32, value []byte) {
+// Produce writes a value to a partition of the metadata topic, as brokers do.
+func (c *Cluster) Produce(tb testing.TB, partition int32, value []byte) {
 	tb.Helper()
 	r := &kgo.Record{Topic: kafka.Name, Partition: partition, Value: value}
 	if err := c.writer.ProduceSync(tb.Context(), r).FirstErr(); err != nil {
@@ -114,34 +128,33 @@ func (c *Cluster) Tell(tb testing.TB, partition int32, value []byte) {
 	}
 }
 
-// Bounds gives what a partition's leader tells now.
+// Bounds gives what a partition's leader reports now.
 func (c *Cluster) Bounds(partition string) Bounds {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bounds[partition]
 }
 
-// Set changes what a partition's leader tells.
+// Set changes what a partition's leader reports.
 func (c *Cluster) Set(partition string, b Bounds) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bounds[partition] = b
 }
 
-// Down lets every connection break, or no longer.
-func (c *Cluster) Down(down bool) {
+// SetDown makes every request break its connection, or no longer.
+func (c *Cluster) SetDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
 }
 
-// Asked gives the API keys of the requests so far, ascending; those of Tell are not among them only when they came
-// before the first call.
-func (c *Cluster) Asked() []int16 {
+// Requests gives the API keys of the requests since Start, those of Produce included, ascending.
+func (c *Cluster) Requests() []int16 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var keys []int16
-	for k := range c.asked {
+	for k := range c.requests {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
@@ -152,7 +165,7 @@ func (c *Cluster) answer(req kmsg.Request) (kmsg.Response, error, bool) {
 	c.kafka.KeepControl()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked[req.Key()]++
+	c.requests[req.Key()]++
 	if c.down {
 		return nil, net.ErrClosed, true
 	}

@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"embed"
 	"encoding/base64"
@@ -47,56 +48,69 @@ func Expected(tb testing.TB, partition, isolation string) []Record {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	records := Parse(tb, z)
-	if len(records) == 0 {
-		tb.Fatalf("no records for %s %s", partition, isolation)
+	records, err := Parse(z)
+	if err != nil || len(records) == 0 {
+		tb.Fatalf("%d records for %s %s, %v", len(records), partition, isolation, err)
 	}
 	return records
 }
 
 // Parse reads a consumer's dump, a JSON object a line.
-func Parse(tb testing.TB, dump io.Reader) (records []Record) {
-	tb.Helper()
+func Parse(dump io.Reader) (records []Record, err error) {
 	lines := bufio.NewScanner(dump)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var line struct {
-			Offset      int64        `json:"offset"`
-			Timestamp   int64        `json:"timestamp"`
-			Type        string       `json:"timestamp_type"`
-			LeaderEpoch int32        `json:"leader_epoch"`
-			Key         *string      `json:"key"`
-			Value       *string      `json:"value"`
-			ValueSHA256 string       `json:"value_sha256"`
-			ValueLength int64        `json:"value_length"`
-			Headers     [][2]*string `json:"headers"`
+			Offset      int64    `json:"offset"`
+			Timestamp   int64    `json:"timestamp"`
+			Type        string   `json:"timestamp_type"`
+			LeaderEpoch int32    `json:"leader_epoch"`
+			Key         nullable `json:"key"`
+			Value       nullable `json:"value"`
+			ValueSHA256 string   `json:"value_sha256"`
+			ValueLength int64    `json:"value_length"`
+			Headers     []header `json:"headers"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			tb.Fatal(err)
+			return nil, err
 		}
 		r := Record{
 			Offset: line.Offset, Timestamp: line.Timestamp, AppendTime: line.Type == "LogAppendTime",
-			LeaderEpoch: line.LeaderEpoch, Key: decode(tb, line.Key), Value: decode(tb, line.Value),
+			LeaderEpoch: line.LeaderEpoch, Key: line.Key, Value: line.Value,
 			ValueSHA256: line.ValueSHA256, ValueLength: line.ValueLength,
 		}
 		for _, h := range line.Headers {
-			r.Headers = append(r.Headers, Header{Key: *h[0], Value: decode(tb, h[1])})
+			r.Headers = append(r.Headers, Header(h))
 		}
 		records = append(records, r)
 	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	return records
+	return records, lines.Err()
 }
 
-func decode(tb testing.TB, s *string) []byte {
-	if s == nil {
+// nullable is base64 or null; no bytes and null are different.
+type nullable []byte
+
+func (n *nullable) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, []byte("null")) {
 		return nil
 	}
-	b, err := base64.StdEncoding.DecodeString(*s)
-	if err != nil {
-		tb.Fatal(err)
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
 	}
-	return append([]byte{}, b...)
+	raw, err := base64.StdEncoding.DecodeString(s)
+	*n = append([]byte{}, raw...)
+	return err
+}
+
+// header is one header, [key, value].
+type header Header
+
+func (h *header) UnmarshalJSON(b []byte) error {
+	var value nullable
+	if err := json.Unmarshal(b, &[]any{&h.Key, &value}); err != nil {
+		return err
+	}
+	h.Value = value
+	return nil
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"coldtap/bench/simstore"
-	"coldtap/catalog/kafka"
 	"coldtap/fetch"
 	"coldtap/internal/assembly"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/internal/testing/faultstore"
+	"coldtap/internal/testing/replaycluster"
 	"coldtap/layout"
 	"coldtap/layout/local"
 	"coldtap/rangeio"
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var isolations = map[string]fetch.Isolation{"read_committed": fetch.ReadCommitted, "read_uncommitted": fetch.ReadUncommitted}
 
-// stand is the read path over the frozen cluster.
-type stand struct {
+// harness is the read path over the frozen cluster.
+type harness struct {
 	*fetch.Service
 	fixture *clusterfixture.Fixture
 	tier    *tier.Tier
@@ -61,9 +61,9 @@ const (
 	lineageHidden                  // bounds, but the lineage has to be made of the segments
 )
 
-func newStand(t *testing.T, k knowledge) *stand {
+func newHarness(t *testing.T, k knowledge) *harness {
 	t.Helper()
-	lineage := func(_ *stand, p *clusterfixture.Partition) string { return p.LeaderEpochs }
+	lineage := func(_ *harness, p *clusterfixture.Partition) string { return p.LeaderEpochs }
 	if k == lineageHidden {
 		lineage = nil
 	}
@@ -74,15 +74,15 @@ func newStand(t *testing.T, k knowledge) *stand {
 
 // newStandOver reads in chunks of so many bytes. lineage gives the content of a partition's leader-epoch checkpoint;
 // nil: the tier makes the lineage of the segments.
-func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage func(*stand, *clusterfixture.Partition) string,
+func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage func(*harness, *clusterfixture.Partition) string,
 	over func(*rangeio.Client) layout.Reader,
-) *stand {
+) *harness {
 	t.Helper()
 	mem := simstore.NewMemory()
 	for key, b := range f.Objects {
 		mem.Set(key, b)
 	}
-	s := &stand{fixture: f, tier: tier.New(), store: faultstore.New(mem), memory: mem}
+	s := &harness{fixture: f, tier: tier.New(), store: faultstore.New(mem), memory: mem}
 	s.layout = over(rangeio.NewClient(s.store, rangeio.Config{Attempts: 2, MaxBackoff: time.Millisecond}))
 	if rejected := s.replay(t); len(rejected) > 0 {
 		t.Errorf("%d events of real brokers were rejected, the first one for %s", len(rejected), rejected[0].Reason)
@@ -109,20 +109,13 @@ func newStandOver(t *testing.T, f *clusterfixture.Fixture, chunk int64, lineage 
 }
 
 // replay applies the metadata topic, from its beginning, as a broker would, and gives what the tier refused.
-func (s *stand) replay(t *testing.T) (rejected []tier.Rejected) {
+func (s *harness) replay(t *testing.T) (rejected []tier.Rejected) {
 	t.Helper()
-	for _, m := range s.fixture.Metadata {
-		r, err := kafka.Decode(m.Value)
-		if err != nil {
-			t.Fatalf("record %d of partition %d: %v", m.Offset, m.Partition, err)
-		}
-		rejected = append(rejected, s.tier.Apply(kafka.Changes(nil, r)...)...)
-	}
-	return rejected
+	return replaycluster.Apply(t, s.fixture, s.tier)
 }
 
 // describe tells the tier what only a live cluster knows.
-func (s *stand) describe(t *testing.T, lineage func(*stand, *clusterfixture.Partition) string) {
+func (s *harness) describe(t *testing.T, lineage func(*harness, *clusterfixture.Partition) string) {
 	t.Helper()
 	var changes []tier.Change
 	for _, p := range s.fixture.Partitions() {
@@ -149,7 +142,7 @@ func partitionID(p *clusterfixture.Partition) tier.PartitionID {
 }
 
 // view is the tier's partition.
-func (s *stand) view(t *testing.T, p *clusterfixture.Partition) *tier.Partition {
+func (s *harness) view(t *testing.T, p *clusterfixture.Partition) *tier.Partition {
 	t.Helper()
 	v, ok := s.tier.Snapshot().Partition(partitionID(p))
 	if !ok {
@@ -172,7 +165,7 @@ type answer struct {
 }
 
 // records gives each record of one answer to fn.
-func (s *stand) records(t *testing.T, r fetch.Request, fn func(*segment.Record)) answer {
+func (s *harness) records(t *testing.T, r fetch.Request, fn func(*segment.Record)) answer {
 	t.Helper()
 	st := s.open(t, &r)
 	defer st.Close()
@@ -190,7 +183,7 @@ func (s *stand) records(t *testing.T, r fetch.Request, fn func(*segment.Record))
 }
 
 // raw gives the stored batches of one answer.
-func (s *stand) raw(t *testing.T, r fetch.Request) ([]byte, answer) {
+func (s *harness) raw(t *testing.T, r fetch.Request) ([]byte, answer) {
 	t.Helper()
 	st := s.open(t, &r)
 	defer st.Close()
@@ -211,7 +204,7 @@ func (s *stand) raw(t *testing.T, r fetch.Request) ([]byte, answer) {
 	}
 }
 
-func (s *stand) open(t *testing.T, r *fetch.Request) *fetch.Stream {
+func (s *harness) open(t *testing.T, r *fetch.Request) *fetch.Stream {
 	t.Helper()
 	st, err := s.Open(t.Context(), r)
 	if err != nil {

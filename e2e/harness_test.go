@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// A stand is the cluster with what was written to it.
-type stand struct {
+// A harness is the cluster with what was written to it.
+type harness struct {
 	ctx     context.Context
 	cluster *cluster
 	stock   *stock
 	topics  []*topic
 }
 
-func (st *stand) topic(name string) *topic {
+func (st *harness) topic(name string) *topic {
 	return st.topics[slices.IndexFunc(st.topics, func(t *topic) bool { return t.name == name })]
 }
 
@@ -33,7 +33,7 @@ type bounds struct {
 	highWatermark, lastStable int64
 }
 
-func (st *stand) bounds(name string, partition int) (bounds, error) {
+func (st *harness) bounds(name string, partition int) (bounds, error) {
 	asked := offsetQueries{name, partition, []int64{logStart, localStart, latestTiered, logEnd}}
 	now, err := st.stock.offsets("read_uncommitted", asked)
 	if err != nil {
@@ -50,7 +50,7 @@ func (st *stand) bounds(name string, partition int) (bounds, error) {
 
 // active gives the base offset up to which a partition is going to be tiered: that of its active segment, or of the
 // first one that is not wholly below the last stable offset.
-func (st *stand) active(name string, partition int, b bounds) (int64, error) {
+func (st *harness) active(name string, partition int, b bounds) (int64, error) {
 	all, err := st.stock.topics()
 	if err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ func (st *stand) active(name string, partition int, b bounds) (int64, error) {
 }
 
 // tiered tells whether everything of a partition that can be tiered is.
-func (st *stand) tiered(name string, partition int) error {
+func (st *harness) tiered(name string, partition int) error {
 	b, err := st.bounds(name, partition)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (st *stand) tiered(name string, partition int) error {
 }
 
 // remoteOnly tells whether what is tiered is gone from the brokers' disks.
-func (st *stand) remoteOnly(name string, partition int) error {
+func (st *harness) remoteOnly(name string, partition int) error {
 	b, err := st.bounds(name, partition)
 	if err == nil && b.localStart != b.tieredEnd {
 		err = fmt.Errorf("%s-%d: local segments begin at %d, the tier ends at %d", name, partition, b.localStart, b.tieredEnd)
@@ -91,7 +91,7 @@ func (st *stand) remoteOnly(name string, partition int) error {
 }
 
 // everyPartition tells whether something is true of each.
-func (st *stand) everyPartition(condition func(name string, partition int) error) func() error {
+func (st *harness) everyPartition(condition func(name string, partition int) error) func() error {
 	return func() error {
 		for _, t := range st.topics {
 			if t.name == lostTail {
@@ -107,8 +107,8 @@ func (st *stand) everyPartition(condition func(name string, partition int) error
 	}
 }
 
-// settle waits until everything is tiered, has the brokers delete their copies, and waits until they have.
-func (st *stand) settle() error {
+// moveToTier waits until everything is tiered, has the brokers delete their copies, and waits until they have.
+func (st *harness) moveToTier() error {
 	return inOrder(
 		func() error { return st.within(60*time.Second, st.everyPartition(st.tiered)) },
 		func() error {
@@ -124,7 +124,7 @@ func (st *stand) settle() error {
 }
 
 // change is what happens to topics whose segments are in the tier already.
-func (st *stand) change() error {
+func (st *harness) change() error {
 	return inOrder(
 		func() error { // up to the middle of the third segment
 			bases := st.storedBases("deleted-records", 0)
@@ -165,7 +165,7 @@ func (st *stand) change() error {
 }
 
 // starts waits until a topic's first partition begins at an offset or later, with no object left that ends before it.
-func (st *stand) starts(name string, offset int64) error {
+func (st *harness) starts(name string, offset int64) error {
 	return st.within(30*time.Second, func() error {
 		start, err := st.stock.offset(name, 0, logStart)
 		if err != nil {
@@ -182,7 +182,7 @@ func (st *stand) starts(name string, offset int64) error {
 }
 
 // storedBases gives the base offsets of a partition's segments in the store, ascending, each once.
-func (st *stand) storedBases(name string, partition int) (bases []int64) {
+func (st *harness) storedBases(name string, partition int) (bases []int64) {
 	for _, file := range st.storedFiles(name, partition) {
 		if filepath.Ext(file) != ".log" {
 			continue
@@ -202,7 +202,7 @@ type trace struct {
 	objects        []string // path, size and time of each file of the store
 }
 
-func (st *stand) trace() (tr trace, err error) {
+func (st *harness) trace() (tr trace, err error) {
 	all, err := st.stock.topics()
 	if err != nil {
 		return tr, err
@@ -237,7 +237,7 @@ func (tr trace) equal(other trace) bool {
 }
 
 // quiet waits until the brokers have done nothing to the tier for two seconds: four of their rounds.
-func (st *stand) quiet() error {
+func (st *harness) quiet() error {
 	var last trace
 	var since time.Time
 	return st.within(60*time.Second, func() error {
@@ -271,7 +271,7 @@ var isolations = []string{"read_uncommitted", "read_committed"}
 
 const gridSize = 15
 
-func (st *stand) truth(name string, partition int) (*truth, error) {
+func (st *harness) truth(name string, partition int) (*truth, error) {
 	tr := &truth{topic: name, partition: partition, records: map[string][]record{}}
 	var err error
 	if tr.bounds, err = st.bounds(name, partition); err != nil {

@@ -1,4 +1,4 @@
-package bench
+package simstore
 
 import (
 	"context"
@@ -6,23 +6,27 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"coldtap/bench/simstore"
 	"coldtap/rangeio"
 )
 
-// countingStore is an in-memory store that counts what is read from it.
-type countingStore struct {
+// Counting counts what is read from a store.
+type Counting struct {
 	rangeio.Backend
-	logGets atomic.Int64 // GETs of .log objects
-	bytes   atomic.Int64 // bytes of all bodies, as read
+	logGets atomic.Int64
+	bytes   atomic.Int64
 }
 
-func newCountingStore() *countingStore {
-	return &countingStore{Backend: simstore.NewMemory()}
-}
+// NewCounting counts the reads of b.
+func NewCounting(b rangeio.Backend) *Counting { return &Counting{Backend: b} }
+
+// LogGets is how many GETs of .log objects there were.
+func (s *Counting) LogGets() int64 { return s.logGets.Load() }
+
+// BytesRead is how many bytes of bodies were read.
+func (s *Counting) BytesRead() int64 { return s.bytes.Load() }
 
 // Open counts the request and, as they are read, its bytes.
-func (s *countingStore) Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, rangeio.Info, error) {
+func (s *Counting) Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, rangeio.Info, error) {
 	if strings.HasSuffix(key, ".log") {
 		s.logGets.Add(1)
 	}
