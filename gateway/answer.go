@@ -119,6 +119,16 @@ func (a *answer) append(n int, fn func(dst []byte) []byte) error {
 	return nil
 }
 
+// appendItem is append for the element i of a list.
+func (a *answer) appendItem(i, n int, fn func(dst []byte) []byte) error {
+	return a.append(n+len(","), func(dst []byte) []byte {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		return fn(dst)
+	})
+}
+
 // pressed says that the budget is nearly used up, so that an answer with something in it had better stop. That is
 // pressure too: clients that have stalled over such memory would keep all answers short.
 func (a *answer) pressed() bool {
@@ -177,8 +187,7 @@ func (a *answer) freeBlock(i int) {
 // closeStream ends the reading: what the answer shows is in its blocks.
 func (a *answer) closeStream() {
 	if a.st != nil {
-		a.x.requests = a.st.Stats().StoreRequests
-		a.st.Close()
+		a.x.closeStream(a.st)
 		a.st = nil
 	}
 }

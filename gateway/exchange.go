@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -75,11 +74,8 @@ func (x *exchange) Ended() {
 	took := time.Since(x.started)
 	s.metrics.observe(x.route, x.status, took, x.Sent)
 	if s.log.Enabled(x.Context(), slog.LevelDebug) {
-		s.log.LogAttrs(x.Context(), slog.LevelDebug, "request",
-			slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int("status", x.status),
-			slog.Int64("bytes", x.Sent), slog.Duration("took", took), slog.Int("gets", x.requests),
-			slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)),
-			slog.String("client", x.RemoteAddr().String()), slog.String("cut", x.CutReason()))
+		x.log().Debug("request", "status", x.status, "bytes", x.Sent, "took", took, "gets", x.requests, "topic", x.req.Topic,
+			"partition", x.req.Partition, "client", x.RemoteAddr().String(), "cut", x.CutReason())
 	}
 	x.Release()
 	x.srv, x.req, x.want = nil, fetch.Request{}, wanted{}
@@ -87,40 +83,41 @@ func (x *exchange) Ended() {
 	exchanges.Put(x)
 }
 
+// log is the server's, with which request it is about.
+func (x *exchange) log() *slog.Logger {
+	return x.srv.log.With("id", string(x.id), "route", x.route.String())
+}
+
 // Panicked logs a panic with its stack.
 func (x *exchange) Panicked(cause any) {
 	x.srv.metrics.panics.Inc()
-	x.srv.log.LogAttrs(context.Background(), slog.LevelError, "panic while serving a request",
-		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Any("panic", cause),
-		slog.String("stack", string(debug.Stack())))
+	x.log().Error("panic while serving a request", "panic", cause, "stack", string(debug.Stack()))
 }
 
 // logBroken logs an answer that broke after its status line, and how far it had come: the next offset of records, or
 // the position in a file.
 func (x *exchange) logBroken(err error, reached slog.Attr) {
-	if problemOf(err).gone {
-		return
+	if !problemOf(err).gone {
+		x.srv.metrics.broken.Inc()
+		x.log().Warn("answer broke on the way", "bytes", x.Sent, "topic", x.req.Topic, "partition", x.req.Partition,
+			reached, "error", err.Error())
 	}
-	x.srv.metrics.broken.Inc()
-	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "answer broke on the way",
-		slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.Int64("bytes", x.Sent),
-		slog.String("topic", x.req.Topic), slog.Int64("partition", int64(x.req.Partition)), reached,
-		slog.String("error", err.Error()))
 }
 
-// setHeader sets the fields that every answer has.
-func (x *exchange) setHeader(contentType string) *fasthttp.ResponseHeader {
+// closeStream ends a read and counts its requests to the store.
+func (x *exchange) closeStream(st stream) {
+	x.requests = st.Stats().StoreRequests
+	st.Close()
+}
+
+// respond starts an answer with the fields that every one has.
+func (x *exchange) respond(contentType string) *fasthttp.ResponseHeader {
+	x.status = fasthttp.StatusOK
 	h := &x.Response.Header
 	h.SetContentType(contentType)
 	h.SetBytesV("X-Request-Id", x.id)
 	h.Set("Vary", x.route.vary())
 	return h
-}
-
-// respond starts a good answer.
-func (x *exchange) respond(contentType string) *fasthttp.ResponseHeader {
-	x.status = fasthttp.StatusOK
-	return x.setHeader(contentType)
 }
 
 // setStatus makes the answer that was begun another one than 200.
@@ -138,11 +135,10 @@ func (x *exchange) fail(err error) {
 		x.Response.SetConnectionClose()
 	}
 	if p.code == codeInternal && !errors.As(err, new(*problem)) {
-		x.srv.log.LogAttrs(context.Background(), slog.LevelError, "request failed",
-			slog.String("id", string(x.id)), slog.String("route", x.route.String()), slog.String("error", err.Error()))
+		x.log().Error("request failed", "error", err.Error())
 	}
+	h := x.respond(formats[formatJSON].mediaType)
 	x.setStatus(p.status())
-	h := x.setHeader(formats[formatJSON].mediaType)
 	if p.retryAfter > 0 {
 		h.SetBytesV("Retry-After", x.report.decimal(int64(p.retrySeconds())))
 	}

@@ -42,13 +42,7 @@ func serveExplain(x *exchange, ctx *fasthttp.RequestCtx) error {
 		part := &plan.Segments[i]
 		inMemory, missing, bytes = inMemory+part.InMemory, missing+part.Missing, bytes+part.Bytes
 		gets += part.Requests
-		err := a.append(fixed, func(dst []byte) []byte {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			return appendPlanned(dst, part)
-		})
-		if err != nil {
+		if err := a.appendItem(i, fixed, func(dst []byte) []byte { return appendPlanned(dst, part) }); err != nil {
 			return err
 		}
 	}

@@ -126,23 +126,19 @@ const maxPosition = 1<<63 - 1
 
 // clampedDigits parses decimal digits of any length; what does not fit is maxPosition.
 func clampedDigits(b []byte) (int64, bool) {
-	if len(b) == 0 {
-		return 0, false
-	}
 	for _, c := range b {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
 	}
-	n, ok := digits(bytes.TrimLeft(b[:len(b)-1], "0"))
-	last := int64(b[len(b)-1] - '0')
-	if len(bytes.TrimLeft(b[:len(b)-1], "0")) == 0 {
-		return last, true
+	significant := bytes.TrimLeft(b, "0")
+	if len(significant) == 0 {
+		return 0, len(b) > 0
 	}
-	if !ok || n > (maxPosition-last)/10 {
-		return maxPosition, true
+	if n, ok := digits(significant); ok {
+		return n, true
 	}
-	return n*10 + last, true
+	return maxPosition, true
 }
 
 // compareDigits compares two decimals of any length.

@@ -4,23 +4,24 @@ import (
 	"bytes"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/valyala/fasthttp"
 )
 
-// siteGuard keeps web pages of other sites from reading through the browser of somebody who reaches a listener that
-// they do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host
+// siteGuard keeps web pages of other sites from reading through the browser of a user who reaches a listener that they
+// do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host
 // field gives away, or asks for it by its address, which the browser says in Origin and Sec-Fetch-Site.
 type siteGuard struct {
-	names map[string]struct{} // lower-case
+	names []string // lower-case
 }
 
 func newSiteGuard(hosts []string) siteGuard {
-	g := siteGuard{make(map[string]struct{}, len(hosts)+1)}
-	for _, name := range append([]string{"localhost"}, hosts...) {
-		g.names[strings.ToLower(strings.TrimSuffix(name, "."))] = struct{}{}
+	g := siteGuard{[]string{"localhost"}}
+	for _, name := range hosts {
+		g.names = append(g.names, strings.ToLower(strings.TrimSuffix(name, ".")))
 	}
 	return g
 }
@@ -67,18 +68,7 @@ func (g siteGuard) knows(authority []byte, http10 bool) bool {
 	if literal {
 		return true
 	}
-	var lower [256]byte
-	if len(host) == 0 || len(host) > len(lower) {
-		return false
-	}
-	for i, c := range host {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower[i] = c
-	}
-	_, ok := g.names[string(lower[:len(host)])]
-	return ok
+	return len(host) > 0 && slices.ContainsFunc(g.names, func(name string) bool { return equalFold(host, name) })
 }
 
 // hostOf gives the host of host[:port], without the root's dot behind a name, and whether it is an IP literal; nothing

@@ -18,14 +18,14 @@ func sendJSON(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
 	if err != nil {
 		return err
 	}
-	x.reportAll(ctx, progress, st)
+	x.reportAll(progress, st)
 	a.closeStream()
 	a.send(ctx)
 	return nil
 }
 
 // buildJSON encodes records until the stream or the answer's share of the decode budget ends. The first batch's
-// records come whole as long as the budget has room; as far as can be told from outside, a batch ends where the stream
+// records come whole as long as the budget has room; as far as it shows from outside, a batch ends where the stream
 // has nothing more at hand.
 func buildJSON(x *exchange, ctx *fasthttp.RequestCtx, a *answer) (progress, error) {
 	uri, st, format := ctx.URI(), a.st, x.want.format
@@ -123,8 +123,7 @@ func (x *exchange) appendMetadata(dst, path, queryString []byte, p progress) []b
 	}
 	dst = append(dst, `","next":`...)
 	if p.end == fetch.EndLimit {
-		dst = x.query.appendNext(append(dst, '"'), path, queryString, p.next, x.req.HasStartTimestamp)
-		dst = append(dst, '"')
+		dst = append(x.report.appendPage(append(dst, '"'), p.next), '"')
 	} else {
 		dst = append(dst, "null"...)
 	}

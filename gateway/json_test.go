@@ -371,8 +371,9 @@ func TestNextAddress(t *testing.T) {
 		{"/t", "offse%74=5&a=<\">\\\r\n\xff", "/t?offset=9&a=%3C%22%3E%5C%0D%0A%FF"},
 		{"/t", "&&offset=5&", "/t?offset=9"},
 	} {
-		q := new(query)
-		if got := string(q.appendNext(nil, []byte(c.path), []byte(c.query), 9, strings.Contains(c.query, "end_timestamp"))); got != c.want {
+		r := new(report)
+		r.setAddress([]byte(c.path), []byte(c.query), new(query), strings.Contains(c.query, "end_timestamp"))
+		if got := string(r.appendPage(nil, 9)); got != c.want {
 			t.Errorf("%s?%s: %s, want %s", c.path, c.query, got, c.want)
 		}
 	}

@@ -74,7 +74,7 @@ func sendLines(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
 		x.sendStream(ctx, textCoding(ctx))
 		return nil
 	}
-	x.reportAll(ctx, l.progress, st)
+	x.reportAll(l.progress, st)
 	if x.want.resumed && l.records == 0 && l.progress.end != fetch.EndLimit {
 		// An event source comes back by itself whenever an answer ends; this is how it learns that there is no more.
 		x.Drop()
@@ -202,9 +202,7 @@ func (l *lines) WriteBody(w *engine.Writer) error {
 			return l.broken
 		}
 		if l.finished {
-			h := &l.x.Response.Header
-			l.x.report.setProgress(h, l.progress)
-			l.x.report.setCost(h, l.st.Stats(), l.x.Blocked)
+			l.x.reportAll(l.progress, l.st)
 		}
 	}
 }
@@ -250,8 +248,7 @@ func (l *lines) writeInPieces(w *engine.Writer) (err error) {
 
 // Close ends the reading and gives the buffer back.
 func (l *lines) Close() {
-	l.x.requests = l.st.Stats().StoreRequests
-	l.st.Close()
+	l.x.closeStream(l.st)
 	if l.block != nil {
 		l.block.Free()
 		l.block, l.buf = nil, nil

@@ -6,7 +6,6 @@ import (
 
 	"coldtap/fetch"
 	"coldtap/internal/jsonenc"
-	"coldtap/segment"
 	"coldtap/tier"
 
 	"github.com/valyala/fasthttp"
@@ -35,12 +34,7 @@ func serveTopics(x *exchange, ctx *fasthttp.RequestCtx) error {
 	a := x.newAnswer()
 	a.head = append(a.head, '[')
 	for i, name := range names {
-		err := a.append(len(name)*6+fixed, func(dst []byte) []byte {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			return jsonenc.AppendString(dst, name)
-		})
+		err := a.appendItem(i, len(name)*6+fixed, func(dst []byte) []byte { return jsonenc.AppendString(dst, name) })
 		if err != nil {
 			return err
 		}
@@ -59,10 +53,7 @@ func serveTopic(x *exchange, ctx *fasthttp.RequestCtx) error {
 	a.head = append(a.head, `,"partitions":[`...)
 	for i := range topic.Partitions {
 		p := &topic.Partitions[i]
-		err := a.append(fixed, func(dst []byte) []byte {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
+		err := a.appendItem(i, fixed, func(dst []byte) []byte {
 			dst = strconv.AppendInt(append(dst, `{"partition":`...), int64(p.Partition), 10)
 			dst = appendOffset(append(dst, `,"log_start_offset":`...), p.Start)
 			dst = appendOffset(append(dst, `,"local_log_start_offset":`...), p.LocalStart)
@@ -102,7 +93,7 @@ func (a *answer) appendHoles(holes []tier.Hole) error {
 }
 
 func serveOffsets(x *exchange, ctx *fasthttp.RequestCtx) error {
-	if x.query.seen&setOf(paramTimestamp) != 0 {
+	if x.query.given("timestamp") {
 		if bad := x.refuseSeconds("timestamp", x.want.from); bad != nil {
 			return bad
 		}
@@ -147,13 +138,7 @@ func serveSegments(x *exchange, ctx *fasthttp.RequestCtx) error {
 	for i := range segments {
 		info := &segments[i]
 		room := fixed + 64*len(info.Segment.Epochs) + 128*len(info.Files)
-		err := a.append(room, func(dst []byte) []byte {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			return appendSegment(dst, info)
-		})
-		if err != nil {
+		if err := a.appendItem(i, room, func(dst []byte) []byte { return appendSegment(dst, info) }); err != nil {
 			return err
 		}
 	}
@@ -169,7 +154,12 @@ func appendSegment(dst []byte, info *fetch.SegmentInfo) []byte {
 	dst = strconv.AppendInt(append(dst, `,"max_timestamp":`...), s.MaxTimestamp, 10)
 	dst = append(dst, `,"leader_epochs":[`...)
 	for i, e := range s.Epochs {
-		dst = appendEpoch(dst, i, e)
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(append(dst, `{"epoch":`...), int64(e.Epoch), 10)
+		dst = strconv.AppendInt(append(dst, `,"start_offset":`...), e.StartOffset, 10)
+		dst = append(dst, '}')
 	}
 	dst = jsonenc.AppendString(append(dst, `],"state":`...), s.State.String())
 	dst = append(dst, `,"files":[`...)
@@ -182,15 +172,6 @@ func appendSegment(dst []byte, info *fetch.SegmentInfo) []byte {
 		dst = append(dst, '}')
 	}
 	return append(dst, ']', '}')
-}
-
-func appendEpoch(dst []byte, i int, e segment.EpochStart) []byte {
-	if i > 0 {
-		dst = append(dst, ',')
-	}
-	dst = strconv.AppendInt(append(dst, `{"epoch":`...), int64(e.Epoch), 10)
-	dst = strconv.AppendInt(append(dst, `,"start_offset":`...), e.StartOffset, 10)
-	return append(dst, '}')
 }
 
 // sendListing ends the JSON and makes it the answer.

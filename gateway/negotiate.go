@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"coldtap/gateway/engine"
@@ -126,21 +127,7 @@ func negotiate(accept []byte, offers []offer) *offer {
 		if c.specificity == 0 || c.quality == 0 {
 			continue
 		}
-		if best < 0 {
-			best = i
-			continue
-		}
-		b := choices[best]
-		switch {
-		case c.quality != b.quality:
-			if c.quality > b.quality {
-				best = i
-			}
-		case c.specificity != b.specificity:
-			if c.specificity > b.specificity {
-				best = i
-			}
-		case c.order < b.order:
+		if best < 0 || cmp.Or(c.quality-choices[best].quality, c.specificity-choices[best].specificity, choices[best].order-c.order) > 0 {
 			best = i
 		}
 	}

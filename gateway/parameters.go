@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"coldtap/fetch"
@@ -9,44 +10,20 @@ import (
 	"coldtap/readerpool"
 )
 
-// parameter is a parameter of a query.
-type parameter uint8
+// parameterNames are the parameters of all routes.
+var parameterNames = [...]string{"all", "count", "encoding", "end_offset", "end_timestamp", "explain", "format", "internal",
+	"isolation_level", "lane", "lateness", "max_bytes", "max_records", "offset", "start_timestamp", "summary", "timeout",
+	"timestamp", "topic_id"}
 
-const (
-	paramAll parameter = iota
-	paramCount
-	paramEncoding
-	paramEndOffset
-	paramEndTimestamp
-	paramExplain
-	paramFormat
-	paramInternal
-	paramIsolationLevel
-	paramLane
-	paramLateness
-	paramMaxBytes
-	paramMaxRecords
-	paramOffset
-	paramStartTimestamp
-	paramSummary
-	paramTimeout
-	paramTimestamp
-	paramTopicID
-	parameterCount
-)
-
-var parameterNames = [parameterCount]string{"all", "count", "encoding", "end_offset", "end_timestamp", "explain", "format",
-	"internal", "isolation_level", "lane", "lateness", "max_bytes", "max_records", "offset", "start_timestamp", "summary",
-	"timeout", "timestamp", "topic_id"}
-
-// parameterSet has a bit for each parameter.
+// parameterSet has a bit for each of parameterNames, by its index.
 type parameterSet uint32
 
-const _ = parameterSet(1) << (parameterCount - 1) // does not compile where a parameter has no bit
+const _ = parameterSet(1) << (len(parameterNames) - 1) // does not compile where a parameter has no bit
 
-func setOf(parameters ...parameter) (set parameterSet) {
-	for _, p := range parameters {
-		set |= 1 << p
+func setOf(names ...string) (set parameterSet) {
+	for _, name := range names {
+		i := slices.Index(parameterNames[:], name)
+		set |= 1 << i // panics for an unknown name
 	}
 	return set
 }
@@ -54,16 +31,16 @@ func setOf(parameters ...parameter) (set parameterSet) {
 // accepted are the parameters of each route.
 var accepted = func() (by [routeCount]parameterSet) {
 	for _, r := range []route{routeTopic, routeClusterTopic, routePartitions, routePartition} {
-		by[r] = setOf(paramTopicID)
+		by[r] = setOf("topic_id")
 	}
-	by[routeTopics] = setOf(paramInternal)
-	by[routeSegments] = setOf(paramTopicID, paramAll)
-	by[routeFile] = setOf(paramTopicID, paramTimeout)
-	by[routeOffsets] = setOf(paramTopicID, paramTimeout, paramTimestamp, paramIsolationLevel)
-	by[routeMessages] = setOf(paramTopicID, paramTimeout, paramIsolationLevel, paramOffset, paramTimestamp, paramEndOffset,
-		paramStartTimestamp, paramEndTimestamp, paramLateness, paramMaxBytes, paramLane, paramFormat, paramCount)
-	by[routeRecords] = by[routeMessages]&^setOf(paramCount) |
-		setOf(paramMaxRecords, paramExplain, paramSummary, paramEncoding)
+	by[routeTopics] = setOf("internal")
+	by[routeSegments] = setOf("topic_id", "all")
+	by[routeFile] = setOf("topic_id", "timeout")
+	by[routeOffsets] = setOf("topic_id", "timeout", "timestamp", "isolation_level")
+	read := setOf("topic_id", "timeout", "timestamp", "isolation_level", "offset", "end_offset", "start_timestamp",
+		"end_timestamp", "lateness", "max_bytes", "lane", "format")
+	by[routeRecords] = read | setOf("max_records", "encoding", "explain", "summary")
+	by[routeMessages] = read | setOf("count")
 	return by
 }()
 
@@ -109,51 +86,51 @@ func (x *exchange) parse(raw []byte) *problem {
 		if err != nil || !ok {
 			return err
 		}
-		p, err := q.known(accepted[x.route])
+		name, err := q.known(accepted[x.route])
 		if err != nil {
 			return err
 		}
-		name, value := parameterNames[p], q.value
-		switch p {
-		case paramAll:
+		value := q.value
+		switch name {
+		case "all":
 			want.all, err = boolean(name, value)
-		case paramCount, paramMaxRecords:
+		case "count", "max_records":
 			r.MaxRecords, err = number(name, value, 1, math.MaxInt64)
-		case paramEncoding:
+		case "encoding":
 			want.encoding, err = encodingOf(value, want.format)
-		case paramEndOffset:
+		case "end_offset":
 			r.EndOffset, err = number(name, value, 0, math.MaxInt64)
-		case paramEndTimestamp:
+		case "end_timestamp":
 			want.to, err = timestamp(name, value)
 			r.EndTimestamp = want.to.ms
-		case paramExplain:
+		case "explain":
 			want.explain, err = boolean(name, value)
-		case paramFormat: // chooseFormat has read it
-		case paramInternal:
+		case "format": // chooseFormat has read it
+		case "internal":
 			want.internal, err = boolean(name, value)
-		case paramIsolationLevel:
+		case "isolation_level":
 			r.Isolation, err = isolation(value)
-		case paramLane:
+		case "lane":
 			r.Lane, err = laneOf(value)
-		case paramLateness:
+		case "lateness":
 			r.Lateness, err = lateness(value)
-		case paramMaxBytes:
+		case "max_bytes":
 			r.MaxBytes, err = number(name, value, 1, mostBytes)
-		case paramOffset:
+		case "offset":
 			r.Start, r.Offset, err = startOffset(value)
-		case paramStartTimestamp:
+		case "start_timestamp":
 			want.since, err = timestamp(name, value)
 			r.StartTimestamp, r.HasStartTimestamp = want.since.ms, true
-		case paramSummary:
+		case "summary":
 			want.summary, err = boolean(name, value)
-		case paramTimeout:
+		case "timeout":
 			var ms int64
 			ms, err = number(name, value, 1, maxTimeout.Milliseconds())
 			r.Timeout = time.Duration(ms) * time.Millisecond
-		case paramTimestamp:
+		case "timestamp":
 			want.from, err = timestamp(name, value)
 			r.Timestamp = want.from.ms
-		case paramTopicID:
+		case "topic_id":
 			r.TopicID, err = topicID(name, value)
 		}
 		if err != nil {
@@ -170,12 +147,12 @@ func (x *exchange) parseRecords(raw []byte, resume int64) *problem {
 		return err
 	}
 	r, want := &x.req, &x.want
-	given := func(p parameter) bool { return x.query.seen&setOf(p) != 0 }
-	haveOffset, haveTime := given(paramOffset), given(paramTimestamp)
+	given := x.query.given
+	haveOffset, haveTime := given("offset"), given("timestamp")
 	switch {
 	case haveTime && r.HasStartTimestamp:
 		return badParameter("start_timestamp", "it is a filter beside offset; a range of time is timestamp and end_timestamp")
-	case given(paramLateness) && r.EndTimestamp < 0:
+	case given("lateness") && r.EndTimestamp < 0:
 		return badParameter("lateness", "it says how far to look beyond end_timestamp, which is not given")
 	case haveTime && r.EndTimestamp >= 0:
 		r.StartTimestamp, r.HasStartTimestamp = r.Timestamp, true
@@ -206,10 +183,10 @@ func (x *exchange) parseRecords(raw []byte, resume int64) *problem {
 	case formatTextV2:
 		want.encoding = jsonenc.PlainText
 	}
-	if r.Stream && !given(paramMaxBytes) && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
+	if r.Stream && !given("max_bytes") && (r.EndOffset >= 0 || r.EndTimestamp >= 0) {
 		want.toEnd, r.MaxBytes = true, math.MaxInt64
 	}
-	if !given(paramLane) && r.MaxBytes > bulkFrom {
+	if !given("lane") && r.MaxBytes > bulkFrom {
 		r.Lane = readerpool.Bulk
 	}
 	for _, at := range [...]struct {

@@ -64,7 +64,7 @@ func sendBatches(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
 	if cut.end == 0 {
 		cut = progressOf(st)
 	}
-	x.reportAll(ctx, cut, st)
+	x.reportAll(cut, st)
 	b.left = size
 	x.Send(ctx, size, engine.Identity)
 	return nil
@@ -205,8 +205,7 @@ func (b *pinned) WriteBody(w *engine.Writer) error {
 		return b.breakOff(fmt.Errorf("the body is %d bytes short of its declared length", b.left))
 	}
 	if b.left < 0 {
-		b.x.report.setProgress(&b.x.Response.Header, progressOf(b.st))
-		b.x.report.setCost(&b.x.Response.Header, b.st.Stats(), b.x.Blocked)
+		b.x.reportAll(progressOf(b.st), b.st)
 	}
 	return nil
 }
@@ -259,7 +258,8 @@ func (b *pinned) Close() {
 		b.rest = nil
 	}
 	if b.st != nil {
-		b.x.requests = b.st.Stats().StoreRequests
+		b.x.closeStream(b.st)
+	} else {
+		b.src.Close()
 	}
-	b.src.Close()
 }

@@ -28,7 +28,7 @@ type problem struct {
 	offset     int64         // 42203: of the record that does not fit, -1: none
 	supported  []offer       // 40601: what can be given
 	requestID  bool          // 50001: give the request's id
-	gone       bool          // nobody is left to read the answer
+	gone       bool          // the client has gone, or is cut: no answer is read
 }
 
 func (p *problem) Error() string { return strconv.Itoa(p.code) + ": " + p.message }
@@ -89,7 +89,7 @@ func internalProblem() *problem {
 	return p
 }
 
-// problemOf translates any error into what the client is told. What it is not told (causes, hosts, keys) is logged.
+// problemOf translates any error into what the client may know. What it may not (causes, hosts, keys) is logged.
 func problemOf(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
@@ -199,14 +199,14 @@ func (p *problem) appendFields(dst []byte, requestID string) []byte {
 		dst = append(dst, `,"segment":`...)
 		dst = jsonenc.AppendString(dst, p.segment.String())
 	}
-	if p.position >= 0 {
-		dst = strconv.AppendInt(append(dst, `,"position":`...), p.position, 10)
-	}
-	if p.offset >= 0 {
-		dst = strconv.AppendInt(append(dst, `,"offset":`...), p.offset, 10)
-	}
-	if p.nextOffset >= 0 {
-		dst = strconv.AppendInt(append(dst, `,"next_offset":`...), p.nextOffset, 10)
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{{"position", p.position}, {"offset", p.offset}, {"next_offset", p.nextOffset}} {
+		if f.value >= 0 {
+			dst = append(append(append(dst, `,"`...), f.name...), `":`...)
+			dst = strconv.AppendInt(dst, f.value, 10)
+		}
 	}
 	if p.requestID {
 		dst = append(dst, `,"request_id":`...)

@@ -41,28 +41,22 @@ func (q *query) next() (ok bool, err *problem) {
 	return false, nil
 }
 
-// known says which of the accepted parameters the current one is, and refuses others and one that was given before.
-func (q *query) known(accepted parameterSet) (parameter, *problem) {
-	for p, name := range parameterNames {
-		if name != string(q.name) {
-			continue
+// known gives the name of the current parameter, and refuses one that is not accepted or was given before.
+func (q *query) known(accepted parameterSet) (string, *problem) {
+	for i, name := range parameterNames {
+		if bit := parameterSet(1) << i; name == string(q.name) && accepted&bit != 0 {
+			if q.seen&bit != 0 {
+				return "", badParameter(name, "given more than once")
+			}
+			q.seen |= bit
+			return name, nil
 		}
-		bit := setOf(parameter(p))
-		switch {
-		case accepted&bit == 0:
-			return 0, q.unknown()
-		case q.seen&bit != 0:
-			return 0, badParameter(name, "given more than once")
-		}
-		q.seen |= bit
-		return parameter(p), nil
 	}
-	return 0, q.unknown()
+	return "", badParameter(printable(q.name), "unknown here")
 }
 
-func (q *query) unknown() *problem {
-	return badParameter(printable(q.name), "unknown here")
-}
+// given says whether a parameter was given.
+func (q *query) given(name string) bool { return q.seen&setOf(name) != 0 }
 
 // decode undoes form encoding once: %XX, and + for a space.
 func (q *query) decode(b []byte) (decoded []byte, sound bool) {
@@ -127,15 +121,8 @@ func printable(b []byte) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// appendNext appends the address of the same request from another offset on. What was timestamp in a range of time is
-// start_timestamp there.
-func (q *query) appendNext(dst, path, queryString []byte, offset int64, timeRange bool) []byte {
-	dst = append(appendURI(dst, path), "?offset="...)
-	dst = strconv.AppendInt(dst, offset, 10)
-	return q.appendRest(dst, queryString, timeRange)
-}
-
-// appendRest appends the parameters that do not say where to start.
+// appendRest appends the parameters of a query that do not say where to start. In a range of time, timestamp becomes
+// start_timestamp.
 func (q *query) appendRest(dst, queryString []byte, timeRange bool) []byte {
 	for len(queryString) > 0 {
 		var pair []byte

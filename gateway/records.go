@@ -36,6 +36,7 @@ func serveRecords(x *exchange, ctx *fasthttp.RequestCtx) error {
 		return x.openProblem(err)
 	}
 	x.report.opened(st, &x.req)
+	x.report.setAddress(ctx.URI().PathOriginal(), ctx.URI().QueryString(), &x.query, x.req.HasStartTimestamp)
 	h := x.respond(offer.mediaType)
 	bounds := st.Bounds()
 	x.report.setOffset(h, "X-Kafka-Log-Start-Offset", bounds.Start)
@@ -56,8 +57,7 @@ func serveRecords(x *exchange, ctx *fasthttp.RequestCtx) error {
 		x.setStatus(fasthttp.StatusNotModified)
 	}
 	if x.Head || unchanged {
-		x.requests = st.Stats().StoreRequests
-		st.Close()
+		x.closeStream(st)
 		return nil
 	}
 	switch offer.format {
@@ -86,7 +86,7 @@ func chooseFormat(x *exchange, ctx *fasthttp.RequestCtx) (*offer, *problem) {
 		if !ok {
 			break
 		}
-		if string(q.name) == parameterNames[paramFormat] {
+		if string(q.name) == "format" {
 			return offerNamed(q.value, offers)
 		}
 	}
@@ -119,17 +119,16 @@ func (x *exchange) openProblem(err error) error {
 	return err
 }
 
-// reportAll sets what an answer that is known whole says of itself, as headers.
-func (x *exchange) reportAll(ctx *fasthttp.RequestCtx, p progress, st stream) {
+// reportAll sets what an answer that ends at p says of itself, as headers or, when they were announced as such, as
+// trailers.
+func (x *exchange) reportAll(p progress, st stream) {
 	h := &x.Response.Header
-	x.report.setAddress(ctx.URI(), &x.query, x.req.HasStartTimestamp)
 	x.report.setProgress(h, p)
 	x.report.setCost(h, st.Stats(), x.Blocked)
 }
 
 // sendStream sends a body of records whose length is not known: what it says of itself are trailers.
 func (x *exchange) sendStream(ctx *fasthttp.RequestCtx, coding engine.Coding) {
-	x.report.setAddress(ctx.URI(), &x.query, x.req.HasStartTimestamp)
 	if !x.HTTP10 {
 		announceTrailers(&x.Response.Header)
 	}

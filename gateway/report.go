@@ -30,7 +30,7 @@ func limitAt(next int64) progress { return progress{next, fetch.EndLimit, -1} }
 type report struct {
 	// The parts of the next page's address around its offset, which a stream knows only when fasthttp's context may no
 	// longer be looked at.
-	linkHead, linkTail []byte
+	pageHead, pageTail []byte
 	link, timing       []byte // values of header fields
 	number             [20]byte
 
@@ -53,10 +53,16 @@ func (r *report) opened(st stream, req *fetch.Request) {
 	r.openedStore, r.openedIndex = st.Stats().Store, st.Stats().Index
 }
 
-// setAddress notes the address of the request, for the next page's.
-func (r *report) setAddress(uri *fasthttp.URI, q *query, timeRange bool) {
-	r.linkHead = append(appendURI(append(r.linkHead[:0], '<'), uri.PathOriginal()), "?offset="...)
-	r.linkTail = append(q.appendRest(r.linkTail[:0], uri.QueryString(), timeRange), `>; rel="next"`...)
+// setAddress notes the address of the request, for that of the next page. timeRange: what was timestamp is
+// start_timestamp there.
+func (r *report) setAddress(path, queryString []byte, q *query, timeRange bool) {
+	r.pageHead = append(appendURI(r.pageHead[:0], path), "?offset="...)
+	r.pageTail = q.appendRest(r.pageTail[:0], queryString, timeRange)
+}
+
+// appendPage appends the address of the page that begins at an offset.
+func (r *report) appendPage(dst []byte, offset int64) []byte {
+	return append(strconv.AppendInt(append(dst, r.pageHead...), offset, 10), r.pageTail...)
 }
 
 // atBroker says that the brokers have what follows.
@@ -76,8 +82,7 @@ func (r *report) setProgress(h *fasthttp.ResponseHeader, p progress) {
 		h.Set("X-Kafka-Continue-At", "broker")
 	}
 	if p.end == fetch.EndLimit {
-		r.link = strconv.AppendInt(append(r.link[:0], r.linkHead...), p.next, 10)
-		r.link = append(r.link, r.linkTail...)
+		r.link = append(r.appendPage(append(r.link[:0], '<'), p.next), `>; rel="next"`...)
 		h.SetBytesV("Link", r.link)
 	}
 }

@@ -71,7 +71,7 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		return newProblem(codeMethod, "only GET and HEAD are served, not %s", printable(ctx.Method()))
 	}
 	if string(all[0]) == "v3" && x.route != routeClusters {
-		// Without a cluster id of its own, a tier is nobody's cluster.
+		// A tier without a cluster id is no cluster's.
 		id, sound := decodeSegment(all[2])
 		if own := x.srv.service.ClusterID(); !sound || id == "" || id != own {
 			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(all[2]))

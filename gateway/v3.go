@@ -102,12 +102,7 @@ func serveV3(x *exchange, ctx *fasthttp.RequestCtx) error {
 	items := 0
 	add := func(topic string, item func(dst []byte) []byte) error {
 		items++
-		return a.append(v.room(topic), func(dst []byte) []byte {
-			if items > 1 {
-				dst = append(dst, ',')
-			}
-			return item(dst)
-		})
+		return a.appendItem(items-1, v.room(topic), item)
 	}
 	switch x.route {
 	case routeClusters:

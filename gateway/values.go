@@ -154,7 +154,7 @@ func latenessText(ms int64) string {
 	return strconv.FormatInt(ms, 10) + "ms"
 }
 
-// secondsBelow is where nobody means seconds any more: as such it is the year 5138, as milliseconds 1973.
+// secondsBelow is where numbers do not mean seconds any more: as such it is the year 5138, as milliseconds 1973.
 const secondsBelow = 100_000_000_000
 
 // refuseSeconds asks what was meant where a bare number lies outside the partition's time span and its thousandfold

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // phase is what an exchange is doing.
@@ -86,9 +88,9 @@ func (x *Exchange) interrupt(v int64) bool {
 type clients struct {
 	metrics *metrics
 
-	mu    sync.Mutex
-	first *Exchange
-	conns map[net.Conn]struct{}
+	mu        sync.Mutex
+	exchanges map[*Exchange]struct{}
+	conns     map[net.Conn]struct{}
 	// nextCut says when pressure last cut clients and how many it cuts the next time: for decode memory, and for chunks.
 	nextCut [2]struct {
 		last    time.Time
@@ -98,26 +100,14 @@ type clients struct {
 
 func (c *clients) add(x *Exchange) {
 	c.mu.Lock()
-	x.prev, x.next = nil, c.first
-	if c.first != nil {
-		c.first.prev = x
-	}
-	c.first = x
+	c.exchanges[x] = struct{}{}
 	c.mu.Unlock()
 	c.metrics.inFlight.Inc()
 }
 
 func (c *clients) remove(x *Exchange) {
 	c.mu.Lock()
-	if x.prev != nil {
-		x.prev.next = x.next
-	} else {
-		c.first = x.next
-	}
-	if x.next != nil {
-		x.next.prev = x.prev
-	}
-	x.next, x.prev = nil, nil
+	delete(c.exchanges, x)
 	c.mu.Unlock()
 	c.metrics.inFlight.Dec()
 }
@@ -128,7 +118,7 @@ func (c *clients) check() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stalled := 0
-	for x := c.first; x != nil; x = x.next {
+	for x := range c.exchanges {
 		switch p, since := unpackPhase(x.phase.Load()); {
 		case (p == waiting || p == lookingAhead || p == lookingAheadToEnd) && since >= watchInterval:
 			if closedByClient(x.conn) {
@@ -141,13 +131,14 @@ func (c *clients) check() {
 	c.metrics.stalled.Set(float64(stalled))
 }
 
-// relieve makes exchanges let go of the wanted memory. Those that look ahead while they hold some are interrupted
-// first: they may be waiting for each other, and lose nothing but the rest of this answer; an answer that was promised
-// whole would break, which only pressure on chunks does, since readers of chunks would wait for ever. If there are
-// none, the clients that have been stalled in a write the longest are cut: one, then twice as many each time memory of
-// the same kind is wanted again within a second, since behind a stalled client may wait a hundred that will stall as
-// well.
-func (c *clients) relieve(wanted Memory) bool {
+// Relieve makes exchanges let go of the wanted memory, and says whether one does. Those that look ahead while they hold
+// some are interrupted first: they may be waiting for each other, and lose nothing but the rest of this answer; an
+// answer that was promised whole would break, which only pressure on chunks does, since readers of chunks would wait
+// for ever. If there are none, the clients that have been stalled in a write the longest are cut: one, then twice as
+// many each time memory of the same kind is wanted again within a second, since behind a stalled client may wait a
+// hundred that will stall as well.
+func (s *Server) Relieve(wanted Memory) bool {
+	c := &s.clients
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	type write struct {
@@ -156,7 +147,7 @@ func (c *clients) relieve(wanted Memory) bool {
 	}
 	var stalled []write
 	interrupted := false
-	for x := c.first; x != nil; x = x.next {
+	for x := range c.exchanges {
 		if Memory(x.holds.Load())&wanted == 0 || cutReason(x.cut.Load()) != notCut {
 			continue
 		}
@@ -209,7 +200,7 @@ func (c *clients) cutStalled(x *Exchange) {
 func (c *clients) cutAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for x := c.first; x != nil; x = x.next {
+	for x := range c.exchanges {
 		c.cutLocked(x, cutDrain)
 	}
 	for conn := range c.conns {
@@ -217,10 +208,16 @@ func (c *clients) cutAll() {
 	}
 }
 
-func (c *clients) opened(conn net.Conn) {
+// connState counts connections as fasthttp opens and closes them.
+func (c *clients) connState(conn net.Conn, state fasthttp.ConnState) {
 	c.mu.Lock()
-	c.conns[conn] = struct{}{}
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	switch state {
+	case fasthttp.StateNew:
+		c.conns[conn] = struct{}{}
+	case fasthttp.StateClosed, fasthttp.StateHijacked:
+		delete(c.conns, conn)
+	}
 }
 
 // connected is how many connections are open.
@@ -229,14 +226,3 @@ func (c *clients) connected() int {
 	defer c.mu.Unlock()
 	return len(c.conns)
 }
-
-func (c *clients) closed(conn net.Conn) {
-	c.mu.Lock()
-	delete(c.conns, conn)
-	c.mu.Unlock()
-}
-
-// Relieve makes answers let go of some of the memory that others wait for: answers that hold some and look ahead for
-// more go out as they are, and if there are none, the clients that have been blocked in a write the longest are cut.
-// false: no exchange has held any for long.
-func (s *Server) Relieve(wanted Memory) bool { return s.clients.relieve(wanted) }

@@ -77,8 +77,9 @@ func TestPressureOnChunksAndOnDecodeMemoryAreCountedApart(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Decode = decode })
 	h.stalledHolding(t, 8, decode.General())
 	h.clients.mu.Lock()
-	for i, x := 0, h.clients.first; x != nil; i, x = i+1, x.next {
-		if i%2 == 0 {
+	chunks := true
+	for x := range h.clients.exchanges {
+		if chunks = !chunks; chunks {
 			x.holds.Store(uint32(Chunks))
 		}
 	}

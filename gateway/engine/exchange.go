@@ -29,8 +29,6 @@ type Exchange struct {
 	phase atomic.Int64
 	cut   atomic.Uint32
 	holds atomic.Uint32 // a Memory
-	// next and prev link the exchanges under way; under the clients' mutex.
-	next, prev *Exchange
 
 	handling  bool // the handler still runs: it ends the exchange, not the body
 	streaming bool // the body is fasthttp's, which ends the exchange by closing it

@@ -149,7 +149,7 @@ func (h *harness) stalledHolding(t *testing.T, n int, share *budget.Share) {
 func (h *harness) stalled() (n int) {
 	h.clients.mu.Lock()
 	defer h.clients.mu.Unlock()
-	for x := h.clients.first; x != nil; x = x.next {
+	for x := range h.clients.exchanges {
 		if p, since := unpackPhase(x.phase.Load()); p == writing && since >= stalledFrom && x.cut.Load() == 0 {
 			n++
 		}

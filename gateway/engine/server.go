@@ -76,14 +76,14 @@ func New(cfg Config) *Server {
 		stop:        make(chan struct{}),
 		stopped:     make(chan struct{}),
 	}
-	s.clients = clients{metrics: s.metrics, conns: make(map[net.Conn]struct{})}
+	s.clients = clients{metrics: s.metrics, exchanges: map[*Exchange]struct{}{}, conns: map[net.Conn]struct{}{}}
 	s.decode.OnPressure(func(wanted budget.Shares) { s.Relieve(Memory(wanted)) })
 	s.SetStallTimeout(cfg.StallTimeout)
 	s.http = fasthttp.Server{
 		Handler:            cfg.Handle,
 		ErrorHandler:       cfg.Malformed,
 		ExpectHandler:      cfg.Expect,
-		ConnState:          s.connState,
+		ConnState:          s.clients.connState,
 		Logger:             debugLogger{s.log},
 		ReadTimeout:        cfg.ReadTimeout,
 		IdleTimeout:        cfg.IdleTimeout,
@@ -165,15 +165,6 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return fmt.Errorf("answers still running after the drain limit were cut: %w", err)
 	}
 	return nil
-}
-
-func (s *Server) connState(conn net.Conn, state fasthttp.ConnState) {
-	switch state {
-	case fasthttp.StateNew:
-		s.clients.opened(conn)
-	case fasthttp.StateClosed, fasthttp.StateHijacked:
-		s.clients.closed(conn)
-	}
 }
 
 // debugLogger keeps fasthttp's complaints about single connections out of the log above the debug level.
