@@ -365,6 +365,54 @@ func TestLoadsWaitForMemory(t *testing.T) {
 	})
 }
 
+// Of two callers that wait for one load, one leaves while the load waits for memory: the other gets its entry.
+func TestLoadThatWaitsForMemoryKeepsItsOtherCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{gate: make(chan struct{})}
+		c := newCache(t, Config{Memory: 48 << 20}, store.load)
+		first, second := testSegment(1, 0), testSegment(2, 0)
+		first.Size, second.Size = 1<<30, 1<<30
+		var wg sync.WaitGroup
+		wg.Go(func() { mustGet(t, c, first) })
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() { c.Get(ctx, second) })
+		wg.Go(func() { mustGet(t, c, second) })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(store.gate)
+		wg.Wait()
+		if store.count() != 2 {
+			t.Errorf("%d loads of two segments", store.count())
+		}
+	})
+}
+
+// A caller that got an entry finds it again; one that got an error begins anew, however soon it asks.
+func TestAskingAgainAtOnce(t *testing.T) {
+	broken := errors.New("store is broken")
+	store := &fakeStore{give: func(n int) (*segment.Files, error) {
+		if n%3 > 0 {
+			return nil, broken
+		}
+		return soundFiles(0), nil
+	}}
+	c := newCache(t, Config{}, store.load)
+	for n := range 1000 {
+		seg := testSegment(1, 0)
+		seg.ID[2], seg.ID[3] = byte(n>>8), byte(n)
+		for attempt := range 4 {
+			if _, _, err := c.Get(t.Context(), seg); (err != nil) != (attempt < 2) {
+				t.Fatalf("attempt %d: %v", attempt, err)
+			}
+		}
+		if got, want := store.count(), 3*(n+1); got != want {
+			t.Fatalf("%d loads, want %d", got, want)
+		}
+	}
+}
+
 // TestLargeObjectsTeach: what objects turn out to be, the next loads reserve.
 func TestLargeObjectsTeach(t *testing.T) { synctest.Test(t, testLargeObjectsTeach) }
 
@@ -528,6 +576,7 @@ func TestTooLittleMemory(t *testing.T) {
 	if _, err := New(Config{Memory: 1 << 10}, nil); err == nil {
 		t.Error("a cache of 1 KiB was made")
 	}
+	newCache(t, Config{Memory: 64 << 10}, nil)
 }
 
 func TestMetrics(t *testing.T) { synctest.Test(t, testMetrics) }

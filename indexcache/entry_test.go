@@ -63,6 +63,8 @@ func TestDamageCostsWhatItMust(t *testing.T) {
 			0, 1_050, []string{"index"}, nil, false},
 		{"offsets beyond the segment", segment.Files{OffsetIndex: offsetIndex(100, 50), TimeIndex: timeIndex(1, 100)},
 			0, 1_000, []string{"index", "timeindex"}, nil, false},
+		{"entries for the segment's last offset", segment.Files{OffsetIndex: offsetIndex(10, 4_096, 99, 90_000), TimeIndex: timeIndex(1, 99)},
+			4_096, 1_099, nil, nil, false},
 		{"13 random bytes", segment.Files{OffsetIndex: []byte("random bytes!"), TimeIndex: []byte("random bytes!")},
 			0, 1_000, []string{"index", "timeindex"}, nil, false},
 		{"dropped by the layout", segment.Files{IndexDamaged: []string{"index"}, TimeIndex: goodTimes},
@@ -117,6 +119,14 @@ func TestAbortedTransactionsAreOrdered(t *testing.T) {
 	if unordered[0] != c {
 		t.Error("the loaded list was changed")
 	}
+	ordered := []segment.AbortedTxn{a, b, c}
+	if e = newEntry(testSegment(1, 0), &segment.Files{Decided: true, Aborted: ordered}); !slices.Equal(e.Aborted, want) {
+		t.Errorf("aborted %v, want %v", e.Aborted, want)
+	}
+	twice := []segment.AbortedTxn{a, b, b, c}
+	if e = newEntry(testSegment(1, 0), &segment.Files{Decided: true, Aborted: twice}); !slices.Equal(e.Aborted, want) {
+		t.Errorf("with one of them twice: aborted %v, want %v", e.Aborted, want)
+	}
 	// A transaction index is ordered by the marker's offset instead.
 	e = newEntry(testSegment(1, 0), &segment.Files{TxnIndex: segment.AppendTxnIndex(nil, b, a)})
 	if e.Decided || !slices.Equal(e.Aborted, []segment.AbortedTxn{a, b}) {
@@ -132,6 +142,14 @@ func TestCostCoversWhatIsHeld(t *testing.T) {
 	shared := &segment.Files{Decided: true, Aborted: make([]segment.AbortedTxn, 1)}
 	if got, want := newEntry(testSegment(1, 0), shared).cost(), int64(entryOverhead+32); got != want {
 		t.Errorf("a shared list costs %d, want %d", got, want)
+	}
+	sorted := &segment.Files{Decided: true, Aborted: []segment.AbortedTxn{{FirstOffset: 3}, {FirstOffset: 2}, {FirstOffset: 1}}}
+	if got, want := newEntry(testSegment(1, 0), sorted).cost(), int64(entryOverhead+2*3*32); got != want {
+		t.Errorf("a list that was sorted costs %d, want %d", got, want)
+	}
+	unused := &segment.Files{TxnDamaged: true, Aborted: make([]segment.AbortedTxn, 1)}
+	if got, want := newEntry(testSegment(1, 0), unused).cost(), int64(entryOverhead+32); got != want {
+		t.Errorf("a list that cannot be believed costs %d, want %d", got, want)
 	}
 }
 
