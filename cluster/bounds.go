@@ -10,7 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// boundKind is one of the offsets that bound a partition, in the order in which they are asked (see the package's doc).
+// boundKind is one of the offsets that bound a partition, in the order in which they are asked for (see the package's
+// doc).
 type boundKind uint8
 
 const (
@@ -46,37 +47,38 @@ type bounds struct {
 	err      error // of the first kind that failed
 }
 
-// askBounds asks the leaders. at is the View's.
-func (a *asker) askBounds(ctx context.Context, brokers map[int32][]*partition, at time.Time) {
-	var mu sync.Mutex // guards the asker: what is taken over is counted there
+// requestBounds asks the leaders for the bounds of their partitions. at is View.At of the round.
+func (r *rounds) requestBounds(ctx context.Context, brokers map[int32][]*partition, at time.Time) {
+	var mu sync.Mutex // guards r and the partitions
 	perBroker(brokers, func(broker int32, parts []*partition) {
 		ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 		defer cancel()
-		answers := a.boundsOf(ctx, broker, parts)
+		answers := r.boundsFrom(ctx, broker, parts)
 		mu.Lock()
 		defer mu.Unlock()
 		for i, p := range parts {
 			b := &answers[i]
-			p.waits = false
+			p.unknownEpoch = false
 			if !b.answered[logStart] || !b.answered[lastStable] || !b.answered[highWatermark] {
-				p.waits = errors.Is(b.err, kerr.UnknownLeaderEpoch)
-				// Until the high watermark has reached the epoch's start, a leader tells neither it nor the last stable offset
-				// (KIP-207), for 10 s and longer while a follower is dead. It tells its leader epochs all the same.
+				p.unknownEpoch = errors.Is(b.err, kerr.UnknownLeaderEpoch)
+				// Until the high watermark has reached the epoch's start, a leader answers neither for it nor for the last stable
+				// offset (KIP-207), for 10 s and longer while a follower is dead. It answers for its leader epochs all the same.
 				if b.answered[logStart] && (errors.Is(b.err, kerr.OffsetNotAvailable) || errors.Is(b.err, kerr.LeaderNotAvailable)) {
-					p.leadsAt = at
+					p.offsetsPendingAt = at
 				}
-				a.unanswered++
-				a.failure(asError(fmt.Sprintf("list offsets of %s-%d at broker %d", p.topic, p.now.Number, broker), b.err))
+				r.unanswered++
+				r.noteFailure(asError(fmt.Sprintf("list offsets of %s-%d at broker %d", p.topic, p.now.Number, broker), b.err))
 				continue
 			}
-			p.adopt(b, a.metrics.reject)
+			p.setBounds(b, r.metrics.reject)
 			p.now.BoundsAt = at
 		}
 	})
 }
 
-// boundsOf asks one broker for its partitions, kind after kind. The answers are in the order of parts.
-func (a *asker) boundsOf(ctx context.Context, broker int32, parts []*partition) []bounds {
+// boundsFrom asks one broker for the bounds of its partitions, one kind after the other. The answers are in the order
+// of parts.
+func (r *rounds) boundsFrom(ctx context.Context, broker int32, parts []*partition) []bounds {
 	answers := make([]bounds, len(parts))
 	for i := range answers {
 		answers[i] = bounds{offset: [boundKinds]int64{-1, -1, -1, -1, -1}, err: errNotAnswered}
@@ -86,13 +88,13 @@ func (a *asker) boundsOf(ctx context.Context, broker int32, parts []*partition) 
 	version := int16(1)
 	for kind := range boundKinds {
 		if kind != logStart && version < boundRequests[kind].version {
-			for i := range answers { // unknown for good, which is an answer
+			for i := range answers { // this broker never knows it, which is an answer
 				answers[i].answered[kind] = true
 			}
 			continue
 		}
 		var err error
-		version, err = a.brokers.listOffsets(ctx, broker, kind, of, offsets)
+		version, err = r.brokers.listOffsets(ctx, broker, kind, of, offsets)
 		for i := range answers {
 			switch {
 			case err != nil:
@@ -118,9 +120,9 @@ func targetsOf(parts []*partition) *targets {
 	return newTargets(list)
 }
 
-// adopt takes over what the leader of the present epoch answered, as far as it can be true. A kind of tiered storage
-// that was not answered alone (localStart, latestTiered) stays as it was.
-func (p *partition) adopt(b *bounds, reject func(reason string)) {
+// setBounds takes over what the leader of the present epoch answered, as far as it can be true. localStart and
+// latestTiered stay as they were when the leader has not answered for them.
+func (p *partition) setBounds(b *bounds, reject func(reason string)) {
 	now := &p.now
 	was := [boundKinds]int64{now.LogStart, now.LocalStart, now.LatestTiered, now.LastStable, now.HighWatermark}
 	next := b.offset

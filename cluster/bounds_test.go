@@ -68,7 +68,7 @@ func TestBoundsThatAreBelieved(t *testing.T) {
 				p.now.LeaderEpoch = 5
 			}
 			var reject []string
-			p.adopt(&bounds{offset: tt.answer, answered: all}, func(reason string) { reject = append(reject, reason) })
+			p.setBounds(&bounds{offset: tt.answer, answered: all}, func(reason string) { reject = append(reject, reason) })
 			if p.now.five() != tt.want {
 				t.Errorf("got %v, want %v", p.now.five(), tt.want)
 			}
@@ -85,13 +85,13 @@ func FuzzBounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d, e, was int64, answered uint8) {
 		p := with(nothing, 1, -1)
 		reject := func(string) {}
-		p.adopt(&bounds{offset: five{was, was, was, was, was}, answered: all}, reject)
+		p.setBounds(&bounds{offset: five{was, was, was, was, was}, answered: all}, reject)
 		before := p.now
 		got := bounds{offset: five{a, b, c, d, e}}
 		for kind := range boundKinds {
 			got.answered[kind] = answered>>kind&1 == 1
 		}
-		p.adopt(&got, reject)
+		p.setBounds(&got, reject)
 		now := p.now
 		for _, v := range now.five() {
 			if v < -1 || v > largestOffset {

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// shortestGap is the time from one round's start to the next one's: ten a second, however many call Refresh.
-	shortestGap = 100 * time.Millisecond
-	// longestRound bounds a round, so that who waits for the next one gets an answer.
-	longestRound = 10 * time.Second
-	// electionPatience is how long leaders may stay silent before it is logged: a broker that is stopped and started in an
+	// roundGap is the least time from the start of one round to that of the next: ten a second, however many calls of
+	// Refresh there are.
+	roundGap = 100 * time.Millisecond
+	// roundTimeout bounds a round, so that callers who wait for the next one get an answer.
+	roundTimeout = 10 * time.Second
+	// electionPatience is how long leaders may not answer before it is logged. A broker that is stopped and started in an
 	// orderly way hands its partitions over, and the others know the new leaders, well within it.
 	electionPatience = 5 * time.Second
 )
@@ -43,7 +44,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	watched map[segment.UUID]string // names as far as the caller knows them; replaced, never changed
-	whole   bool                    // the next round is to be about everything
+	full    bool                    // the next round has to be a full one
 	lastErr error
 }
 
@@ -75,11 +76,11 @@ func Open(cfg Config, notify func(*View)) (*Client, error) {
 func (c *Client) Brokers() *Brokers { return c.brokers }
 
 // Watch replaces the set of topics whose bounds and lineage are kept. An id that is new to it makes a round start at
-// once. Of ids that the cluster does not list View.Missing says why; they cost a request in every tenth round, all
-// together.
+// once. For ids that the cluster does not list, View.Missing says why; all together they cost a request in every tenth
+// round.
 //
-// The names are those that the topics had when they were last heard of, empty where that is not known. They are for
-// logs and errors, and for brokers that cannot be asked for an id (Metadata below version 12).
+// The names are the last known ones, empty where none is known. They are for logs and errors, and for brokers that
+// cannot be asked for an id (Metadata below version 12).
 func (c *Client) Watch(topics map[segment.UUID]string) {
 	set := maps.Clone(topics)
 	delete(set, segment.UUID{})
@@ -89,7 +90,7 @@ func (c *Client) Watch(topics map[segment.UUID]string) {
 	c.watched = set
 	for id := range set {
 		if _, ok := before[id]; !ok {
-			c.whole = true
+			c.full = true
 			select {
 			case c.newIDs <- struct{}{}:
 			default:
@@ -103,15 +104,15 @@ func (c *Client) Watch(topics map[segment.UUID]string) {
 func (c *Client) View() *View { return c.view.Load() }
 
 // Refresh waits for a round that starts after the call. nil means that there is a new View whose requests were all sent
-// after the call began, and that notify has returned from it; it does not mean that every leader answered, which
-// Partition.BoundsAt tells (not before View.At). Callers that wait together share one round, and at most ten start per
-// second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only. Errors
-// are *Error.
+// after the call began, and that notify has returned from it. It does not mean that every leader answered: those of
+// partitions whose BoundsAt is not before View.At have. Callers that wait together share one round, and at most ten
+// start per second. A cluster that is away is tried at once, whatever the pause after failures; ctx ends the wait only.
+// Errors are *Error.
 func (c *Client) Refresh(ctx context.Context) error { return c.RefreshOnly(ctx, everything) }
 
-// RefreshOnly is Refresh for a few partitions of watched topics: one Metadata request that names their topics, and to
-// their leaders one request per kind of bound. Where that does not do, because a topic has another id by now or an
-// answer is an error, the round is about everything. Calls that wait together share one round.
+// RefreshOnly is Refresh for some partitions of watched topics: one Metadata request that names their topics, and to
+// their leaders one request per kind of bound. Where that is not enough, because a topic has another id by now or an
+// answer is an error, the round is a full one. Calls that wait together share one round.
 func (c *Client) RefreshOnly(ctx context.Context, partitions ...PartitionID) error {
 	err, unanswered := c.calls.Ask(ctx, partitions...)
 	switch {
@@ -125,7 +126,7 @@ func (c *Client) RefreshOnly(ctx context.Context, partitions ...PartitionID) err
 
 var errClosed = &Error{Kind: Canceled, Op: "refresh", Err: errors.New("the cluster's client is closed")}
 
-// Age is the time since the requests behind the present View were sent; since Open while there is none.
+// Age is the time since the requests of the newest View were sent; since Open while there is none.
 func (c *Client) Age() time.Duration {
 	if v := c.view.Load(); v != nil {
 		return time.Since(v.At)
@@ -140,8 +141,8 @@ func (c *Client) LastError() error {
 	return c.lastErr
 }
 
-// Close ends the background job and the connections, and waits for both. Who waits in Refresh gets an error of Kind
-// Canceled. The last View stays readable. More calls do nothing.
+// Close ends the background job and the connections, and waits for both. Callers that wait in Refresh get an error of
+// Kind Canceled. The last View stays readable. More calls do nothing.
 func (c *Client) Close() {
 	c.stop()
 	<-c.done
@@ -152,11 +153,11 @@ func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
 	defer c.brokers.Close()
 	defer c.calls.Close(errClosed)
-	asker := newAsker(c.brokers, c.metrics, c.cfg.logger())
+	rounds := newRounds(c.brokers, c.metrics, c.cfg.logger())
 	outage := newOutage(c.cfg)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var begun, due time.Time // of the last round, of the next one about everything
+	var started, due time.Time // when the last round started, and when the next full one is due
 	for {
 		timer.Reset(time.Until(due))
 		select {
@@ -166,7 +167,7 @@ func (c *Client) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if gap := shortestGap - time.Since(begun); gap > 0 {
+		if gap := roundGap - time.Since(started); gap > 0 {
 			timer.Reset(gap)
 			select {
 			case <-timer.C:
@@ -174,30 +175,30 @@ func (c *Client) run(ctx context.Context) {
 				return
 			}
 		}
-		begun = time.Now()
-		calls, watched, whole := c.begin(begun.Before(due))
-		if !whole {
-			if view := asker.roundOf(ctx, c.view.Load(), watched, calls.Keys); view != nil {
-				c.metrics.few.Inc()
+		started = time.Now()
+		calls, watched, full := c.startRound(started.Before(due))
+		if !full {
+			if view := rounds.ofPartitions(ctx, c.view.Load(), watched, calls.Keys); view != nil {
+				c.metrics.partitionRounds.Inc()
 				c.publish(calls, view)
 				continue
 			}
 		}
-		view, more, err := asker.round(ctx, c.view.Load(), watched)
+		view, more, err := rounds.full(ctx, c.view.Load(), watched)
 		if ctx.Err() != nil {
-			c.finish(calls, errClosed)
+			c.endRound(calls, errClosed)
 			return
 		}
-		took := time.Since(begun)
-		c.metrics.unanswered.Set(float64(asker.unanswered))
+		took := time.Since(started)
+		c.metrics.unanswered.Set(float64(rounds.unanswered))
 		if err != nil {
 			c.metrics.round(took, resultOf(err.Kind))
 			outage.failed(err)
-			c.finish(calls, err)
+			c.endRound(calls, err)
 		} else {
-			outage.answered(view, asker.unanswered-asker.refused, asker.firstFailure)
+			outage.answered(view, rounds.unanswered-rounds.refused, rounds.firstFailure)
 			result := resultOK
-			if asker.unanswered > 0 {
+			if rounds.unanswered > 0 {
 				result = resultPartial
 			}
 			c.metrics.round(took, result)
@@ -205,39 +206,39 @@ func (c *Client) run(ctx context.Context) {
 		}
 		pause := c.cfg.pause(outage.failures)
 		if more {
-			pause = shortestGap
+			pause = roundGap
 		}
 		due = time.Now().Add(pause)
 	}
 }
 
-// begin gives the calls that the round answers, nil for none, and what is watched. early says that the round is before
-// its time, so that it is about what the calls are about, if that is not everything.
-func (c *Client) begin(early bool) (calls *refresh.Look[PartitionID, error], watched map[segment.UUID]string, whole bool) {
+// startRound gives the calls that the round answers, nil for none, and what is watched. early says that no full round
+// is due yet: then the round is about the partitions of the calls only, unless one of them asks for more.
+func (c *Client) startRound(early bool) (calls *refresh.Look[PartitionID, error], watched map[segment.UUID]string, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	calls, _ = c.calls.Take(math.MaxInt)
-	whole = !early || c.whole || calls == nil || slices.Contains(calls.Keys, everything)
-	if whole {
-		c.whole = false
+	full = !early || c.full || calls == nil || slices.Contains(calls.Keys, everything)
+	if full {
+		c.full = false
 		select {
 		case <-c.newIDs:
 		default:
 		}
 	}
-	return calls, c.watched, whole
+	return calls, c.watched, full
 }
 
-// publish makes a View the newest, tells of it, and lets those go on who waited for it.
+// publish makes a View the newest one, notifies of it, and answers the calls of its round.
 func (c *Client) publish(calls *refresh.Look[PartitionID, error], v *View) {
 	c.view.Store(v)
 	if c.notify != nil {
 		c.notify(v)
 	}
-	c.finish(calls, nil)
+	c.endRound(calls, nil)
 }
 
-func (c *Client) finish(calls *refresh.Look[PartitionID, error], err error) {
+func (c *Client) endRound(calls *refresh.Look[PartitionID, error], err error) {
 	c.mu.Lock()
 	c.lastErr = err
 	c.mu.Unlock()
@@ -264,7 +265,7 @@ func (o *outage) failed(err *Error) {
 	}
 }
 
-// answered takes a round in which some partitions may be without an answer.
+// answered is for a round with a View, in which some partitions may have no answer.
 func (o *outage) answered(v *View, unanswered int, why error) {
 	now := time.Now()
 	o.failures = 0

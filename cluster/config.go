@@ -11,12 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 )
 
-// Config says which cluster, and how to get in.
+// Config says which cluster, and how to connect to it.
 type Config struct {
 	Bootstrap []string       // host:port, at least one
 	TLS       *TLS           // nil = plaintext; see TLSOptions
 	SASL      sasl.Mechanism // nil = none; see SASLOptions
-	ClientID  string         // what the brokers' quotas and logs call us; default "coldtap"
+	ClientID  string         // our name in the brokers' quotas and logs; default "coldtap"
 
 	// Interval is the time from one round to the next; default 1 s. After failures it doubles, to at most ten times as
 	// long and at most 10 s (or Interval, if that is longer).
@@ -30,7 +30,7 @@ type Config struct {
 
 const (
 	defaultInterval = time.Second
-	longestBackoff  = 10 * time.Second
+	maxBackoff      = 10 * time.Second
 )
 
 // kgoOptions are for the client of this cluster: addresses, TLS, SASL, the client id, time-outs that notice a dead
@@ -86,7 +86,7 @@ func (c Config) interval() time.Duration {
 // pause is the time to the next round after so many failures in a row.
 func (c Config) pause(failures int) time.Duration {
 	d := c.interval()
-	longest := max(d, min(10*d, longestBackoff))
+	longest := max(d, min(10*d, maxBackoff))
 	return min(d<<min(failures, 4), longest)
 }
 

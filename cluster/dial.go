@@ -13,14 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 )
 
-// dialPatience bounds a dial, TLS handshake included.
-const dialPatience = 5 * time.Second
+// dialTimeout bounds a dial, TLS handshake included.
+const dialTimeout = 5 * time.Second
 
-// dialer opens connections to brokers, whose errors say to which. Safe for concurrent use.
+// dialer opens connections to brokers; its errors name the broker. Safe for concurrent use.
 type dialer struct{ tls *TLS }
 
 func (d dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	tcp := &net.Dialer{Timeout: dialPatience}
+	tcp := &net.Dialer{Timeout: dialTimeout}
 	if d.tls == nil {
 		return tcp.DialContext(ctx, network, addr) // its errors name the address
 	}
@@ -39,8 +39,8 @@ func (d dialer) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return &encrypted{conn, addr}, nil
 }
 
-// encrypted is a connection whose broker may still refuse us: in TLS 1.3 our handshake is over before the broker has
-// looked at our certificate, and its alert is what the first read gets.
+// encrypted is a TLS connection whose broker may still refuse us: in TLS 1.3 our handshake is over before the broker
+// has checked our certificate, and the first read gets its alert.
 type encrypted struct {
 	net.Conn
 	addr string
@@ -54,7 +54,7 @@ func (e *encrypted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ofBroker says with whom TLS failed, and whether it was the broker that ended it.
+// ofBroker names the broker with which TLS failed, and says whether the broker ended it.
 func ofBroker(addr string, err error) error {
 	switch {
 	case isAlert(err) && strings.Contains(err.Error(), "certificate"):
@@ -65,7 +65,7 @@ func ofBroker(addr string, err error) error {
 	return asError("TLS with "+addr, err)
 }
 
-// isAlert tells whether the other side ended TLS. crypto/tls has no type for that.
+// isAlert says whether the other side ended TLS. crypto/tls has no type for that.
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"

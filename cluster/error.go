@@ -18,9 +18,9 @@ type Kind uint8
 
 const (
 	Unreachable  Kind = iota + 1 // no broker answered, or the one that had to did not, or it said "try again"
-	Unauthorized                 // TLS or SASL: who we are, or who they are, was not accepted
+	Unauthorized                 // TLS or SASL: one side did not accept the other's identity
 	Denied                       // the principal lacks a right (ACL)
-	Answer                       // nonsense, or a protocol that is too old
+	Answer                       // an answer that cannot be true, or a protocol that is too old
 	Canceled                     // the caller's context ended, or the Client was closed
 	Option                       // the configuration cannot work
 )
@@ -52,10 +52,10 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retriable says whether the same may succeed later without anybody doing something about it.
+// Retriable says whether the same may succeed later without a change by an operator.
 func (e *Error) Retriable() bool { return e.Kind == Unreachable || e.Kind == Answer }
 
-// KindOf classifies what a client with ClientOptions ended a request with.
+// KindOf classifies an error of this package or an error code of a broker.
 func KindOf(err error) Kind { return asError("", err).Kind }
 
 // asError classifies what kgo or a broker's error code says.
@@ -93,7 +93,7 @@ func kindOf(err error) Kind {
 	return Unreachable
 }
 
-// isTLS tells whether a handshake failed because of what one side showed the other.
+// isTLS says whether a handshake failed because one side did not accept the other's certificate or protocol.
 func isTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true

@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	// deepestWalk is how many answers a lineage may take, one per leader epoch that wrote. What lies below is left to the
-	// readers, who derive it from the segments' metadata.
-	deepestWalk = 1000
-	// walkPerRound is how many of them one round takes, and walkPatience how long, so that a View does not wait for a
-	// thousand round trips. No step begins in the later half of walkPatience: each has at least that long.
-	walkPerRound = 100
-	walkPatience = time.Second
-	// hastyRounds is how many rounds follow at once while a lineage is pending: its partition is not read from meanwhile.
-	hastyRounds = 10
+	// maxWalk is how many answers a lineage may take, one per leader epoch that wrote. What lies below is left to readers
+	// of the View, who derive it from the segments' metadata.
+	maxWalk = 1000
+	// stepsPerRound is how many of them one round takes, and walkTimeout how long, so that a View does not wait for a
+	// thousand round trips. No step begins in the second half of walkTimeout, so that each has at least that half.
+	stepsPerRound = 100
+	walkTimeout   = time.Second
+	// quickRounds is how many rounds follow at once while a lineage is pending, since its partition cannot be read
+	// meanwhile.
+	quickRounds = 10
 )
 
-// lineage is what is known of the leader epochs that wrote a partition, and the walk that finds out more.
+// lineage is what is known of the leader epochs that wrote a partition, and the walk that finds more.
 //
-// The walk goes down: asked for an epoch, the leader gives the largest epoch up to it that wrote, and its end offset,
-// which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it gives the epoch
-// asked and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when an end offset is
-// not above the log start, and early at an epoch that was known before: two logs that both hold records of one epoch
-// are equal up to that epoch's start. An answer that is undefined (epoch -1) ends it, and the next round starts anew:
-// the leader has no epochs of its log, as with old message formats. Until it has, what was known before stays below the
-// end of its log.
+// A walk goes down from the newest epoch: asked for an epoch, the leader gives the largest epoch up to it that wrote,
+// and its end offset, which is where the next higher epoch that wrote begins. Asked below the first epoch it knows, it
+// gives the epoch asked and that first one's start (LeaderEpochFileCache.endOffsetFor, KIP-279, KIP-320). It ends when
+// an end offset is not above the log start, and early at an epoch that was known before: two logs that both hold
+// records of one epoch are equal up to that epoch's start. An answer that is undefined (epoch -1) ends the walk, and
+// the next round starts a new one: the leader has no epochs of its log, as with old message formats. Until it has, what
+// was known before stays below the end of its log.
 //
 // The start of the first epoch that wrote after a prefix of records older than message format v2 is where they end; if
 // that epoch is 0 it is taken to begin at the log start, since there is no epoch below to ask for.
 type lineage struct {
-	// entries ascend. The last is that of the leader epoch they were asked under, even while it has written nothing: it
-	// begins at the end of the log that its leader found, and may write at any time.
+	// entries ascend. The last is that of the leader epoch under which they were asked for, even while that has written
+	// nothing: it begins at the end of the log that its leader found, and may write at any time.
 	entries []segment.EpochStart
-	epoch   int32 // the leader epoch under which entries were asked; -1 = there are none
-	known   bool  // the walk under epoch told all that can be known
+	epoch   int32 // the leader epoch under which entries were asked for; -1 = there are none
+	known   bool  // the walk under epoch found all that can be known
 	walk    *walk // the one under way
 }
 
@@ -50,17 +51,17 @@ type lineage struct {
 // even while it has written nothing: it says where the log ends that its leader found, and what another leader wrote
 // beyond is lost.
 //
-// pending says that the present leader epoch has not told its lineage. After an unclean election its log may part
-// anywhere from what was known before, so nothing of older epochs counts: the own epoch is shown from the log start on,
-// as if it had written all there is. What was known stays while waiting is certain to do no harm: while there is no
-// leader, or it says that it is not yet the leader of this epoch, the log is as it was. At the first sight of a
-// partition there is nothing to keep; nil then, until its leader answers for the bounds.
+// pending says that the lineage of the present leader epoch is not known yet. After an unclean election its log may
+// diverge anywhere from what was known before, so nothing of older epochs counts: the present epoch is shown from the
+// log start on, as if it had written the whole log. What was known before stays while the log cannot have changed:
+// while there is no leader, or the broker answers that it is not yet the leader of this epoch. For a partition that was
+// never seen before the list is nil until its leader answers for the bounds.
 func (l *lineage) shown(p *partition, at time.Time) (list []segment.EpochStart, pending bool) {
 	now := &p.now
 	list = l.entries
 	if now.LeaderEpoch >= 0 && l.epoch != now.LeaderEpoch {
 		pending = true
-		if !p.waits && now.Leader >= 0 && (l.epoch >= 0 || now.BoundsAt.Equal(at)) {
+		if !p.unknownEpoch && now.Leader >= 0 && (l.epoch >= 0 || now.BoundsAt.Equal(at)) {
 			return []segment.EpochStart{{Epoch: now.LeaderEpoch, StartOffset: max(now.LogStart, 0)}}, true
 		}
 	}
@@ -73,12 +74,12 @@ func (l *lineage) shown(p *partition, at time.Time) (list []segment.EpochStart, 
 	return slices.Clip(list), pending
 }
 
-// due tells whether the leader has to be asked.
+// due says whether the leader has to be asked.
 func (l *lineage) due(p *Partition) bool {
 	return p.LeaderEpoch >= 0 && p.LogStart >= 0 && (!l.known || l.epoch != p.LeaderEpoch)
 }
 
-// walk is a way down in progress.
+// walk is one walk down in progress.
 type walk struct {
 	under  int32 // the leader epoch
 	found  []segment.EpochStart
@@ -105,7 +106,7 @@ func newWalk(under int32) *walk { return &walk{under: under, first: true, asked:
 // answer takes one answer. old are the entries known before, ascending.
 func (w *walk) answer(epoch int32, end, logStart int64, old []segment.EpochStart) {
 	w.steps++
-	w.status = w.take(epoch, end, logStart, old)
+	w.status = w.next(epoch, end, logStart, old)
 	if w.status != walking {
 		slices.Reverse(w.found)
 		return
@@ -117,13 +118,13 @@ func (w *walk) answer(epoch int32, end, logStart int64, old []segment.EpochStart
 		w.status = walkDone
 		return
 	}
-	if w.steps >= deepestWalk {
+	if w.steps >= maxWalk {
 		slices.Reverse(w.found)
 		w.status = walkTooDeep
 	}
 }
 
-func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) walkStatus {
+func (w *walk) next(epoch int32, end, logStart int64, old []segment.EpochStart) walkStatus {
 	if epoch == -1 && end == -1 {
 		return walkUndefined
 	}
@@ -134,7 +135,7 @@ func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) 
 		w.first = false
 		w.epoch, w.end = epoch, end
 		switch {
-		case end <= logStart: // the log is empty, and whatever comes is the leader's
+		case end <= logStart: // the log is empty, and what comes next is written in the present epoch
 			w.found = append(w.found, segment.EpochStart{Epoch: w.under, StartOffset: logStart})
 			return walkDone
 		case epoch < w.under:
@@ -163,8 +164,8 @@ func (w *walk) take(epoch int32, end, logStart int64, old []segment.EpochStart) 
 	return walking
 }
 
-// undefined gives what is left to say when the leader has no epochs of its log: what was known below the end of it,
-// which is where its own begins if it has written nothing, and nil if it did not even tell that.
+// undefined gives the entries when the leader has no epochs of its log: what was known below the end of it, which is
+// where the present epoch begins if it has written nothing. nil: the end is not known either.
 func (w *walk) undefined(p *Partition, old []segment.EpochStart) []segment.EpochStart {
 	end := w.end
 	if w.first {
@@ -183,12 +184,12 @@ func (w *walk) undefined(p *Partition, old []segment.EpochStart) []segment.Epoch
 }
 
 // walkLineages asks for the lineages that are due, all partitions of a broker in one request, if the leader answered
-// for the bounds in the View of at. more says that there is more to ask.
-func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
+// for the bounds in the round of at. more says that walks are not finished.
+func (r *rounds) walkLineages(ctx context.Context, at time.Time) (more bool) {
 	walking := map[int32][]*partition{}
-	for _, parts := range a.topics {
+	for _, parts := range r.topics {
 		for _, p := range parts {
-			if !p.now.BoundsAt.Equal(at) && !p.leadsAt.Equal(at) {
+			if !p.now.BoundsAt.Equal(at) && !p.offsetsPendingAt.Equal(at) {
 				continue
 			}
 			if !p.lineage.due(&p.now) {
@@ -202,13 +203,13 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 		}
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, walkPatience)
+	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 	defer cancel()
-	for range walkPerRound {
+	for range stepsPerRound {
 		if len(walking) == 0 {
 			return false
 		}
-		if time.Since(began) > walkPatience/2 {
+		if time.Since(began) > walkTimeout/2 {
 			return true
 		}
 		answers := make(map[int32]*epochAnswers, len(walking))
@@ -216,7 +217,7 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 			answers[broker] = &epochAnswers{list: make([]epochAnswer, len(parts))}
 		}
 		perBroker(walking, func(broker int32, parts []*partition) {
-			answers[broker].err = a.epochsOf(ctx, broker, parts, answers[broker].list)
+			answers[broker].err = r.epochsFrom(ctx, broker, parts, answers[broker].list)
 		})
 		next := map[int32][]*partition{}
 		for broker, parts := range walking {
@@ -226,16 +227,16 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 				if err == nil {
 					err = got.list[i].err
 				}
-				if errors.Is(err, errOldEpochs) || errors.Is(err, kerr.UnsupportedVersion) { // it will never tell
-					a.failure(err)
+				if errors.Is(err, errOldEpochs) || errors.Is(err, kerr.UnsupportedVersion) { // the broker never knows
+					r.noteFailure(err)
 					got.list[i], err = epochAnswer{epoch: -1, end: -1}, nil
 				}
-				if err != nil { // asked again next round, from here on
-					a.unanswered++
-					a.failure(asError(fmt.Sprintf("leader epochs of %s-%d at broker %d", p.topic, p.now.Number, broker), err))
+				if err != nil { // the walk goes on from here in the next round
+					r.unanswered++
+					r.noteFailure(asError(fmt.Sprintf("leader epochs of %s-%d at broker %d", p.topic, p.now.Number, broker), err))
 					continue
 				}
-				if a.step(p, got.list[i]) {
+				if r.advance(p, got.list[i]) {
 					next[broker] = append(next[broker], p)
 				}
 			}
@@ -245,8 +246,8 @@ func (a *asker) walkLineages(ctx context.Context, at time.Time) (more bool) {
 	return len(walking) > 0
 }
 
-// step gives an answer to a partition's walk, and tells whether it goes on.
-func (a *asker) step(p *partition, got epochAnswer) bool {
+// advance gives an answer to a partition's walk, and says whether the walk goes on.
+func (r *rounds) advance(p *partition, got epochAnswer) bool {
 	l := &p.lineage
 	w := l.walk
 	w.answer(got.epoch, got.end, p.now.LogStart, l.entries)
@@ -256,17 +257,17 @@ func (a *asker) step(p *partition, got epochAnswer) bool {
 	case walkDone:
 		l.entries, l.epoch, l.known = w.found, w.under, true
 	case walkTooDeep:
-		a.log.Warn("a partition has too many leader epochs: the older ones come from the segments", "topic", p.topic,
+		r.log.Warn("a partition has too many leader epochs: the older ones come from the segments", "topic", p.topic,
 			"partition", p.now.Number, "leader_epoch", w.under, "asked", w.steps)
 		l.entries, l.epoch, l.known = w.found, w.under, true
 	case walkUndefined:
-		// What older epochs wrote stays unreadable where a leader does not even tell its log's end.
-		if list := w.undefined(&p.now, l.entries); list != nil || !l.older(w.under) {
+		// What older epochs wrote stays unreadable where not even the end of the leader's log is known.
+		if list := w.undefined(&p.now, l.entries); list != nil || !l.isOlder(w.under) {
 			l.entries, l.epoch, l.known = list, w.under, false
 		}
 	case walkNonsense:
-		a.metrics.reject(rejectLineage)
-		if !l.older(w.under) {
+		r.metrics.reject(rejectLineage)
+		if !l.isOlder(w.under) {
 			l.entries, l.epoch, l.known = nil, w.under, false
 		}
 	}
@@ -274,8 +275,8 @@ func (a *asker) step(p *partition, got epochAnswer) bool {
 	return false
 }
 
-// older says that a lineage of epochs below one is known: it is not given up for an answer that tells nothing.
-func (l *lineage) older(epoch int32) bool {
+// isOlder says that a lineage of epochs below one is known. It is not dropped for an undefined or impossible answer.
+func (l *lineage) isOlder(epoch int32) bool {
 	n := len(l.entries)
 	return n > 0 && l.entries[n-1].Epoch < epoch
 }
@@ -293,8 +294,8 @@ type epochAnswer struct {
 
 var errOldEpochs = &Error{Kind: Answer, Op: "leader epochs", Err: errors.New("the broker's protocol is older than Kafka 2.0")}
 
-// epochsOf asks one broker for the next step of each partition's walk.
-func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, answers []epochAnswer) error {
+// epochsFrom asks one broker for the next step of each partition's walk.
+func (r *rounds) epochsFrom(ctx context.Context, broker int32, parts []*partition, answers []epochAnswer) error {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.ReplicaID = -1
 	of := targetsOf(parts)
@@ -308,7 +309,7 @@ func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, 
 		}
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := ask[*kmsg.OffsetForLeaderEpochResponse](ctx, a.brokers, broker, req)
+	resp, err := ask[*kmsg.OffsetForLeaderEpochResponse](ctx, r.brokers, broker, req)
 	if err != nil {
 		return err
 	}
@@ -320,7 +321,7 @@ func (a *asker) epochsOf(ctx context.Context, broker int32, parts []*partition, 
 	}
 	for i, p := range match(of, resp.Topics, func(t *kmsg.OffsetForLeaderEpochResponseTopic) (string, []kmsg.OffsetForLeaderEpochResponseTopicPartition) {
 		return t.Topic, t.Partitions
-	}, func(p *kmsg.OffsetForLeaderEpochResponseTopicPartition) int32 { return p.Partition }, a.metrics.reject) {
+	}, func(p *kmsg.OffsetForLeaderEpochResponseTopicPartition) int32 { return p.Partition }, r.metrics.reject) {
 		answers[i] = epochAnswer{epoch: p.LeaderEpoch, end: p.EndOffset, err: kerr.ErrorForCode(p.ErrorCode)}
 	}
 	return nil

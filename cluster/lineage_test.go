@@ -201,14 +201,14 @@ func TestLineageFromNonsense(t *testing.T) {
 
 func TestLineageTooDeep(t *testing.T) {
 	var l leaderLog
-	for i := range int32(deepestWalk + 1) {
+	for i := range int32(maxWalk + 1) {
 		l.entries = append(l.entries, segment.EpochStart{Epoch: i, StartOffset: int64(i)})
 	}
-	l.end = deepestWalk + 1
-	if w := climb(l, deepestWalk, 0, nil); w.status != walkTooDeep || w.steps != deepestWalk || !slices.Equal(w.found, l.entries[2:]) {
+	l.end = maxWalk + 1
+	if w := climb(l, maxWalk, 0, nil); w.status != walkTooDeep || w.steps != maxWalk || !slices.Equal(w.found, l.entries[2:]) {
 		t.Errorf("status %d after %d questions, %d entries from %v on", w.status, w.steps, len(w.found), w.found[0])
 	}
-	if w := climb(l, deepestWalk, 2, nil); w.status != walkDone || len(w.found) != deepestWalk-1 {
+	if w := climb(l, maxWalk, 2, nil); w.status != walkDone || len(w.found) != maxWalk-1 {
 		t.Errorf("one question less: status %d, %d entries", w.status, len(w.found))
 	}
 }
@@ -227,7 +227,7 @@ func FuzzWalk(f *testing.F) {
 			if i+1 >= len(script) {
 				return
 			}
-			if w.asked < 0 || w.steps >= deepestWalk {
+			if w.asked < 0 || w.steps >= maxWalk {
 				t.Fatalf("goes on at epoch %d after %d", w.asked, w.steps)
 			}
 			w.answer(int32(int8(script[i])), int64(int8(script[i+1])), logStart, old)

@@ -26,12 +26,12 @@ const (
 )
 
 type metrics struct {
-	rounds     *prometheus.CounterVec
-	few        prometheus.Counter
-	seconds    prometheus.Histogram
-	unanswered prometheus.Gauge
-	denied     prometheus.Gauge
-	rejected   *prometheus.CounterVec
+	rounds          *prometheus.CounterVec
+	partitionRounds prometheus.Counter
+	seconds         prometheus.Histogram
+	unanswered      prometheus.Gauge
+	denied          prometheus.Gauge
+	rejected        *prometheus.CounterVec
 }
 
 func resultOf(k Kind) string {
@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_refreshes_total",
 			Help: "Rounds of asking the cluster, by result: ok, partial (some watched partitions did not answer), unreachable, unauthorized, denied, answer (nonsense)."},
 			[]string{"result"}),
-		few: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_cluster_partition_refreshes_total",
+		partitionRounds: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_cluster_partition_refreshes_total",
 			Help: "Rounds of asking the cluster about a few partitions only, for reads that depend on being current."}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "coldtap_cluster_refresh_seconds",
 			Help:    "How long a round took, failed ones included.",
@@ -74,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_cluster_view_age_seconds",
 		Help: "How long ago the requests behind the present view were sent; since the start while there is none."},
 		func() float64 { return c.Age().Seconds() })
-	for _, col := range []prometheus.Collector{m.rounds, m.few, m.seconds, m.unanswered, m.denied, m.rejected, age} {
+	for _, col := range []prometheus.Collector{m.rounds, m.partitionRounds, m.seconds, m.unanswered, m.denied, m.rejected, age} {
 		if err := reg.Register(col); err != nil {
 			return nil, &Error{Kind: Option, Op: "registerer", Err: err}
 		}

@@ -21,38 +21,38 @@ const (
 )
 
 const (
-	// sameAnswers is how often in a row the same answer is asked for again in the next round; then in every tenth one. A
-	// topic that turns up again, since a right was granted say, is in the list of all topics at once.
-	sameAnswers = 3
-	restRounds  = 9
+	// repeatRounds is how often in a row the same answer is asked for again in the next round; then it is in every tenth
+	// one. A topic that is back, because a right was granted for example, is in the list of all topics at once.
+	repeatRounds  = 3
+	skippedRounds = 9
 
-	idVersion  = 12 // of Metadata: asks for a topic by its id alone (KIP-516)
-	namedInLog = 10 // denied topics in one line
+	idVersion   = 12 // of Metadata: asks for a topic by its id alone (KIP-516)
+	loggedNames = 10 // denied topics in one line
 )
 
 // absent is a watched topic that is missing, from round to round.
 type absent struct {
 	why  Absence
 	same int // rounds in a row that got this answer
-	rest int // rounds for which it is not asked for
+	skip int // rounds in which it is not asked for
 }
 
-// askMissing asks for the watched topics that the list of all topics left out. A list does not tell why: a broker that
-// lags lists less, and so does every broker when the right to describe a topic is missing.
-func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watched map[segment.UUID]string, version int16) (map[segment.UUID]Absence, *Error) {
+// requestMissing asks for the watched topics that the list of all topics left out. A list does not say why: a broker
+// that lags lists less, and so does every broker when the right to describe a topic is missing.
+func (r *rounds) requestMissing(ctx context.Context, c *collected, last *View, watched map[segment.UUID]string, version int16) (map[segment.UUID]Absence, *Error) {
 	var due []segment.UUID
 	missing := make(map[segment.UUID]*absent)
 	for id := range watched {
 		if c.ids[id] {
 			continue
 		}
-		m := a.missing[id]
+		m := r.missing[id]
 		if m == nil {
 			m = &absent{}
 		}
 		missing[id] = m
-		if m.rest > 0 {
-			m.rest--
+		if m.skip > 0 {
+			m.skip--
 			continue
 		}
 		due = append(due, id)
@@ -63,15 +63,15 @@ func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watche
 			known[last.Topics[i].ID] = &last.Topics[i]
 		}
 	}
-	answers, err := a.absences(ctx, c, due, known, watched, version)
+	answers, err := r.absences(ctx, c, due, known, watched, version)
 	if err != nil { // the list is good all the same
-		a.failure(err)
+		r.noteFailure(err)
 		answers = make(map[segment.UUID]Absence, len(due))
 		for _, id := range due {
 			answers[id] = TopicUnclear
 		}
 	}
-	a.missing = missing
+	r.missing = missing
 	reasons := make(map[segment.UUID]Absence, len(missing))
 	for _, id := range due {
 		m := missing[id]
@@ -82,8 +82,8 @@ func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watche
 		if why := answers[id]; why != m.why {
 			m.why, m.same = why, 0
 		}
-		if m.same++; m.same >= sameAnswers && m.why != TopicUnclear {
-			m.rest = restRounds
+		if m.same++; m.same >= repeatRounds && m.why != TopicUnclear {
+			m.skip = skippedRounds
 		}
 	}
 	for id, m := range missing {
@@ -93,30 +93,30 @@ func (a *asker) askMissing(ctx context.Context, c *collected, last *View, watche
 		}
 		old := known[id]
 		if old != nil && !c.names[old.Name] {
-			c.put(*old) // it goes on in the View, and its partitions count as unanswered one by one
-		} else if a.unanswered++; m.why == TopicDenied {
-			a.refused++
+			c.put(*old) // it stays in the View, and its partitions count as unanswered one by one
+		} else if r.unanswered++; m.why == TopicDenied {
+			r.refused++
 		}
 		if m.why == TopicUnclear {
-			a.failure(asError("metadata of topic "+label(watched[id], id), kerr.UnknownTopicID))
+			r.noteFailure(asError("metadata of topic "+label(watched[id], id), kerr.UnknownTopicID))
 		}
 	}
-	a.reportDenied(watched)
+	r.reportDenied(watched)
 	return reasons, nil
 }
 
-// absences asks for the ids, and once more, which is at another broker if there is one, for those that are said to be
-// unknown and were not before: a topic that has just been made takes its time to every broker.
-func (a *asker) absences(ctx context.Context, c *collected, due []segment.UUID, known map[segment.UUID]*Topic, watched map[segment.UUID]string,
+// absences asks for the ids, and once more for those that are newly answered as unknown: a topic that was just created
+// is not known to every broker at once. The second request goes to another broker if there is one.
+func (r *rounds) absences(ctx context.Context, c *collected, due []segment.UUID, known map[segment.UUID]*Topic, watched map[segment.UUID]string,
 	version int16) (map[segment.UUID]Absence, *Error) {
 	if len(due) == 0 {
 		return nil, nil
 	}
 	ask := func(ids []segment.UUID) (map[segment.UUID]Absence, *Error) {
 		if version >= idVersion {
-			return a.absencesByID(ctx, c, ids)
+			return r.absencesByID(ctx, c, ids)
 		}
-		return a.absencesByName(ctx, c, ids, known, watched)
+		return r.absencesByName(ctx, c, ids, known, watched)
 	}
 	answers, err := ask(due)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *asker) absences(ctx context.Context, c *collected, due []segment.UUID, 
 	}
 	var again []segment.UUID
 	for _, id := range due {
-		if m := a.missing[id]; answers[id] == TopicGone && (m == nil || m.why != TopicGone) {
+		if m := r.missing[id]; answers[id] == TopicGone && (m == nil || m.why != TopicGone) {
 			again = append(again, id)
 		}
 	}
@@ -142,7 +142,7 @@ func (a *asker) absences(ctx context.Context, c *collected, due []segment.UUID, 
 }
 
 // absencesByID gives an answer for each id that is still missing after it.
-func (a *asker) absencesByID(ctx context.Context, c *collected, ids []segment.UUID) (map[segment.UUID]Absence, *Error) {
+func (r *rounds) absencesByID(ctx context.Context, c *collected, ids []segment.UUID) (map[segment.UUID]Absence, *Error) {
 	answers := make(map[segment.UUID]Absence, len(ids))
 	req := kmsg.NewPtrMetadataRequest()
 	for _, id := range ids {
@@ -151,23 +151,23 @@ func (a *asker) absencesByID(ctx context.Context, c *collected, ids []segment.UU
 		rt.TopicID = id
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := a.brokers.metadata(ctx, req)
+	resp, err := r.brokers.metadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		if _, ok := answers[t.TopicID]; !ok {
-			a.metrics.reject(rejectRepeated)
+			r.metrics.reject(rejectRepeated)
 			continue
 		}
-		a.absence(c, answers, t.TopicID, t)
+		r.absence(c, answers, t.TopicID, t)
 	}
 	return answers, nil
 }
 
 // absencesByName is for brokers that know no ids in requests. They deny a name whether or not there is a topic of it.
-func (a *asker) absencesByName(ctx context.Context, c *collected, ids []segment.UUID, known map[segment.UUID]*Topic, watched map[segment.UUID]string) (
+func (r *rounds) absencesByName(ctx context.Context, c *collected, ids []segment.UUID, known map[segment.UUID]*Topic, watched map[segment.UUID]string) (
 	map[segment.UUID]Absence, *Error) {
 	answers := make(map[segment.UUID]Absence, len(ids))
 	byName := map[string]segment.UUID{}
@@ -183,7 +183,7 @@ func (a *asker) absencesByName(ctx context.Context, c *collected, ids []segment.
 			continue
 		}
 		if _, twice := byName[name]; twice || !segment.LegalTopic(name) {
-			continue // who has the name is asked first, the other one in the next round
+			continue // one id of a name is asked for in this round, the other in the next
 		}
 		byName[name] = id
 		rt := kmsg.NewMetadataRequestTopic()
@@ -193,22 +193,22 @@ func (a *asker) absencesByName(ctx context.Context, c *collected, ids []segment.
 	if len(req.Topics) == 0 {
 		return answers, nil
 	}
-	resp, err := a.brokers.metadata(ctx, req)
+	resp, err := r.brokers.metadata(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		if t.Topic == nil {
-			a.metrics.reject(rejectName)
+			r.metrics.reject(rejectName)
 			continue
 		}
 		id, ok := byName[*t.Topic]
 		if !ok {
-			a.metrics.reject(rejectRepeated)
+			r.metrics.reject(rejectRepeated)
 			continue
 		}
-		a.absence(c, answers, id, t)
+		r.absence(c, answers, id, t)
 		if c.names[*t.Topic] && !c.ids[id] {
 			answers[id] = TopicGone
 		}
@@ -216,8 +216,8 @@ func (a *asker) absencesByName(ctx context.Context, c *collected, ids []segment.
 	return answers, nil
 }
 
-// absence sorts what a broker says of one topic that was asked for.
-func (a *asker) absence(c *collected, answers map[segment.UUID]Absence, id segment.UUID, t *kmsg.MetadataResponseTopic) {
+// absence takes over what a broker answers for one topic that was asked for.
+func (r *rounds) absence(c *collected, answers map[segment.UUID]Absence, id segment.UUID, t *kmsg.MetadataResponseTopic) {
 	switch err := kerr.ErrorForCode(t.ErrorCode); {
 	case err == nil:
 		c.add([]kmsg.MetadataResponseTopic{*t})
@@ -230,43 +230,43 @@ func (a *asker) absence(c *collected, answers map[segment.UUID]Absence, id segme
 	}
 }
 
-// reportDenied logs and counts the denied topics; a line is for those that are new to it.
-func (a *asker) reportDenied(watched map[segment.UUID]string) {
+// reportDenied counts the denied topics, and logs those that were not denied before.
+func (r *rounds) reportDenied(watched map[segment.UUID]string) {
 	var denied, granted []string
 	count := 0
-	for id, m := range a.missing {
+	for id, m := range r.missing {
 		if m.why != TopicDenied {
 			continue
 		}
 		count++
-		if !a.denied[id] {
-			a.denied[id] = true
+		if !r.denied[id] {
+			r.denied[id] = true
 			denied = append(denied, label(watched[id], id))
 		}
 	}
-	for id := range a.denied {
-		if m := a.missing[id]; m == nil || m.why == TopicGone {
-			delete(a.denied, id)
+	for id := range r.denied {
+		if m := r.missing[id]; m == nil || m.why == TopicGone {
+			delete(r.denied, id)
 			if _, ok := watched[id]; ok && m == nil {
 				granted = append(granted, label(watched[id], id))
 			}
 		}
 	}
-	a.metrics.denied.Set(float64(count))
+	r.metrics.denied.Set(float64(count))
 	if len(denied) > 0 {
-		a.log.Warn("the cluster denies DESCRIBE on watched topics", "topics", firstOf(denied), "count", len(denied))
+		r.log.Warn("the cluster denies DESCRIBE on watched topics", "topics", firstNames(denied), "count", len(denied))
 	}
 	if len(granted) > 0 {
-		a.log.Info("the cluster lets watched topics be described again", "topics", firstOf(granted), "count", len(granted))
+		r.log.Info("the cluster lets watched topics be described again", "topics", firstNames(granted), "count", len(granted))
 	}
 }
 
-func firstOf(names []string) []string {
+func firstNames(names []string) []string {
 	slices.Sort(names)
-	return names[:min(len(names), namedInLog)]
+	return names[:min(len(names), loggedNames)]
 }
 
-// label is what people call a topic.
+// label names a topic in logs and errors.
 func label(name string, id segment.UUID) string {
 	if name == "" {
 		return id.String()

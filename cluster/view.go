@@ -6,16 +6,16 @@ import (
 	"coldtap/segment"
 )
 
-// View is what the cluster said at one moment. It is immutable.
+// View is what the brokers answered in one round, and what is kept of the rounds before. It is immutable.
 type View struct {
 	ClusterID string
-	At        time.Time // when the requests about all of it were sent
-	// Newest is when the last requests were sent: At, or later ones, about the partitions that RefreshOnly was called for.
+	At        time.Time // when the requests of the last full round were sent
+	// Newest is when the last requests were sent: At, or later ones for the partitions that RefreshOnly was called for.
 	Newest time.Time
 	Topics []Topic // every topic of the cluster, internal ones included, sorted by name
 
 	// Missing has the watched ids that the cluster's list of all topics left out, and why. A topic that was seen before
-	// stays in Topics, as it was, unless it is TopicGone. An id that is neither there nor here was not watched yet.
+	// stays in Topics, as it was, unless it is TopicGone. An id that is in neither was not watched yet.
 	Missing map[segment.UUID]Absence
 }
 
@@ -27,8 +27,8 @@ type Topic struct {
 	Partitions []Partition // ascending
 }
 
-// Partition is one partition of a topic. Offsets are -1 and the lineage is nil where they are not known: the topic is
-// not watched, or the partition had no leader that answered and nothing is known from before.
+// Partition is one partition of a topic. Offsets are -1 and the lineage is nil while they are unknown: the topic is not
+// watched, or no leader of the partition has ever answered.
 type Partition struct {
 	Number      int32
 	Leader      int32 // broker id; -1 = none
@@ -46,11 +46,11 @@ type Partition struct {
 
 	// Lineage lists the leader epochs that wrote records and where each began, ascending, from the one that holds
 	// LogStart on (OffsetForLeaderEpoch, KIP-320). The last is the leader's own, even while it has written nothing: what
-	// an older epoch wrote from there on is not in the log. nil: the leader cannot tell, or was never reached.
+	// an older epoch wrote from there on is not in the log. nil: the leader does not know, or was never reached.
 	Lineage []segment.EpochStart
-	// LineagePending says that the leader of LeaderEpoch has not told the lineage yet. Lineage is then {LeaderEpoch,
-	// LogStart}, since the log may have parted anywhere from the one that was known; or that one, while there is no
-	// leader.
+	// LineagePending says that the leader of LeaderEpoch has not answered for the lineage yet. Lineage is then
+	// {LeaderEpoch, LogStart}, since the log may have diverged anywhere from the known one; or the known one, while there
+	// is no leader.
 	LineagePending bool
 }
 

@@ -11,26 +11,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// roundOf asks for a few partitions of watched topics alone, and gives the View with what came of it: six requests
-// where a round about everything sends five to each broker and a list of all topics. nil: it takes that round to tell,
-// because a topic was not watched in the last one, is gone or may not be described, or because brokers do not answer.
-func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUID]string, only []PartitionID) *View {
-	if last == nil || a.version < idVersion {
+// ofPartitions is a round about some partitions of watched topics only, and gives the last View with their new state.
+// It takes six requests, where a full round lists all topics and sends five requests to each broker. nil: a full round
+// is needed, because a topic was not watched in the last one, is gone or denied, or because brokers do not answer.
+func (r *rounds) ofPartitions(ctx context.Context, last *View, watched map[segment.UUID]string, only []PartitionID) *View {
+	if last == nil || r.version < idVersion {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestRound)
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	at := time.Now()
 	topics := map[segment.UUID][]*partition{}
 	for _, id := range only {
 		_, wanted := watched[id.Topic]
-		p := a.topics[id.Topic][id.Partition]
-		if !wanted || p == nil || a.missing[id.Topic] != nil {
+		p := r.topics[id.Topic][id.Partition]
+		if !wanted || p == nil || r.missing[id.Topic] != nil {
 			return nil
 		}
 		topics[id.Topic] = append(topics[id.Topic], p)
 	}
-	if !a.elected(ctx, topics) {
+	if !r.updateLeaders(ctx, topics) {
 		return nil
 	}
 	brokers := map[int32][]*partition{}
@@ -41,11 +41,11 @@ func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUI
 			}
 		}
 	}
-	// What is counted and logged is how rounds about everything go.
-	unanswered, failure := a.unanswered, a.firstFailure
-	a.askBounds(ctx, brokers, at)
-	a.walkLineages(ctx, at)
-	a.unanswered, a.firstFailure = unanswered, failure
+	// Metrics and log are about full rounds.
+	unanswered, failure := r.unanswered, r.firstFailure
+	r.requestBounds(ctx, brokers, at)
+	r.walkLineages(ctx, at)
+	r.unanswered, r.firstFailure = unanswered, failure
 
 	v := *last
 	v.Newest, v.Topics = at, slices.Clone(last.Topics)
@@ -69,15 +69,16 @@ func (a *asker) roundOf(ctx context.Context, last *View, watched map[segment.UUI
 	return &v
 }
 
-// elected asks who leads the partitions now, by their topics' ids; false when the answer is not simply that.
-func (a *asker) elected(ctx context.Context, topics map[segment.UUID][]*partition) bool {
+// updateLeaders asks for the leaders of partitions by their topics' ids; false: a topic has an error, another name, or
+// not all of the partitions.
+func (r *rounds) updateLeaders(ctx context.Context, topics map[segment.UUID][]*partition) bool {
 	req := kmsg.NewPtrMetadataRequest()
 	for id := range topics {
 		rt := kmsg.NewMetadataRequestTopic()
 		rt.TopicID = id
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := a.brokers.metadata(ctx, req)
+	resp, err := r.brokers.metadata(ctx, req)
 	if err != nil || len(resp.Topics) != len(topics) {
 		return false
 	}
@@ -92,8 +93,8 @@ func (a *asker) elected(ctx context.Context, topics map[segment.UUID][]*partitio
 			if j < 0 {
 				return false
 			}
-			m := bare(&t.Partitions[j])
-			p.elect(&m, a.metrics.reject)
+			m := withLeader(&t.Partitions[j])
+			p.updateLeader(&m, r.metrics.reject)
 		}
 	}
 	return true
