@@ -3,8 +3,8 @@ package kafka
 import (
 	"errors"
 	"slices"
-	"time"
 
+	"coldtap/catalog/observe"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -18,19 +18,9 @@ type digest struct {
 	records   int
 	newest    int64 // ms, the last record's timestamp; -1 = no records
 	changes   []tier.Change
-	sightings []sighting
-	misplaced int // records that PartitionOf expects in another partition
+	topics    []observe.Topic // that the records name
+	misplaced int             // records that PartitionOf expects in another partition
 	faults    []fault
-}
-
-// sighting is a topic that a record named.
-type sighting struct {
-	id   segment.UUID
-	name string
-	at   int64 // ms, of the newest event
-
-	// asked is when a reader named the topic, of which no record tells; zero: a record did.
-	asked time.Time
 }
 
 // fault is a record that cannot be used.
@@ -74,7 +64,7 @@ func (d *digest) take(r *segment.Record, partitions int32) {
 	if PartitionOf(of, partitions) != d.partition {
 		d.misplaced++
 	}
-	d.see(sighting{id: of.Topic, name: name, at: at})
+	d.name(observe.Topic{ID: of.Topic, Name: name, At: at})
 	d.changes = Changes(d.changes, record)
 }
 
@@ -88,26 +78,13 @@ func (u *unreadable) kind() *Error {
 	return fail(BadBatch, -1, "a batch of %d bytes from offset %d on: %v", u.size, u.header.BaseOffset, u.error)
 }
 
-// see keeps one sighting of each topic for a run of records about it.
-func (d *digest) see(s sighting) {
-	if n := len(d.sightings); n > 0 && d.sightings[n-1].id == s.id {
-		last := &d.sightings[n-1]
-		if s.at >= last.at {
-			last.name, last.at = s.name, s.at
+// name notes a topic, once for a run of records about it.
+func (d *digest) name(t observe.Topic) {
+	if n := len(d.topics); n > 0 && d.topics[n-1].ID == t.ID {
+		if last := &d.topics[n-1]; t.At >= last.At {
+			*last = t
 		}
 		return
 	}
-	d.sightings = append(d.sightings, s)
-}
-
-// known are the topics that the records named, and those that readers did (included.go), by id.
-type known map[segment.UUID]sighting
-
-// add takes a sighting in; fresh says that the topic was not known.
-func (k known) add(s sighting) (fresh bool) {
-	old, ok := k[s.id]
-	if !ok || s.at >= old.at {
-		k[s.id] = s
-	}
-	return !ok
+	d.topics = append(d.topics, t)
 }

@@ -35,18 +35,10 @@
 //   - A Refresh is for a partition. It fails if that partition's leader, or the leader of the metadata partition in
 //     which it is filed, did not answer; what other leaders do is no matter. Ready does not wait for leaders that are
 //     away.
-//   - Bounds are relied on once the cluster has told them to this process (tier.Certainty): before, the log start would
-//     be that of the oldest segment, and what DeleteRecords took would be served. Bounds that were told are used on
-//     while leaders or the cluster are away, which passes and of which Status tells the age. A denied topic stays so
-//     until somebody helps, while its records may be deleted unheard: of the bounds it is right only that what lies
-//     below the start is deleted. They are used for one minute, then the topic is unknown until it can be described
-//     again; Refresh fails at once.
 //   - A Refresh about a partition costs seven requests, and is not repeated within Options.Refresh when it was in vain.
 //     Recent says that what the view tells of a partition needs none.
-//   - A topic is gone when the cluster says so of its id (cluster.TopicGone), not when it is not listed. It leaves the
-//     view as a whole once a record says that its segments are being deleted. Records that empty a partition are
-//     applied after the cluster was asked why, so that nobody sees a deleted topic as an empty one.
-//   - Topics of which no record tells are in the view when a reader has named them (Include) and the cluster has them.
+//   - Bounds, lineage, names, and whether a topic is gone, are for catalog/observe: records are applied through its
+//     Observer.
 //   - Trouble that lasts for 5 s is logged once per kind, and once more when it is over.
 //   - Nothing is written to the cluster: the API keys sent are ApiVersions, Metadata (which never creates a topic),
 //     ListOffsets and Fetch, and SASL's.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"coldtap/catalog/observe"
 	"coldtap/cluster"
 	"coldtap/internal/errkind"
 	"coldtap/segment"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	// askTimeout bounds what is asked when a replay begins or topics are new; a client may be waiting behind it.
+	// askTimeout bounds what is asked when a replay begins.
 	askTimeout = 5 * time.Second
 	// leastFetchWait and mostFetchWait bound how long a broker may hold a Fetch when there is nothing new: half of
 	// Options.Refresh, so that the view is known to be current within it.
@@ -317,34 +318,16 @@ func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int3
 // apply takes a delivery into the replay's tier.
 func (f *Follower) apply(ctx context.Context, d *delivery) {
 	r := f.replay
-	fresh := false
 	var changes []tier.Change
+	var topics []observe.Topic
 	for i := range d.digests {
 		changes = append(changes, d.digests[i].changes...)
+		topics = append(topics, d.digests[i].topics...)
 	}
-	if f.published.Load() {
-		f.explain(ctx, emptied(r.tier.Snapshot(), changes))
-	}
-	f.mu.Lock()
+	f.observer.Apply(ctx, r.tier, changes, topics)
 	for i := range d.digests {
 		g := &d.digests[i]
-		for _, s := range g.sightings {
-			fresh = f.known.add(s) || fresh
-		}
 		r.positions[g.partition], r.epochs[g.partition] = g.next.offset, g.next.epoch
-	}
-	if f.published.Load() {
-		changes = f.forgetDeleted(changes, r.tier.Snapshot())
-	}
-	if f.bounds.forget(changes) && f.published.Load() {
-		changes = f.certainty(changes)
-	}
-	out := r.tier.ApplyAll(changes)
-	f.mu.Unlock()
-	f.metrics.Applied(len(changes), out.Rejected)
-	f.deleted(out.Withdrawn...)
-	for i := range d.digests {
-		g := &d.digests[i]
 		f.unsaved += g.records
 		f.metrics.read(g, d.at)
 		for _, bad := range g.faults {
@@ -352,9 +335,6 @@ func (f *Follower) apply(ctx context.Context, d *delivery) {
 		}
 	}
 	f.progress.applied(d.digests, d.at)
-	if fresh && r.caughtUp {
-		f.wake()
-	}
 }
 
 // unreadable counts a record that is passed over, and logs the first of each kind.

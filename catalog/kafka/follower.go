@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"coldtap/catalog"
+	"coldtap/catalog/observe"
 	"coldtap/cluster"
 	"coldtap/internal/episode"
 	"coldtap/internal/refresh"
@@ -33,18 +34,10 @@ const (
 	opFollow = "follow the metadata topic"
 )
 
-// ClusterView is the live cluster's side of the tier: *cluster.Client.
-type ClusterView interface {
-	View() *cluster.View
-	Refresh(ctx context.Context) error
-	RefreshOnly(ctx context.Context, partitions ...cluster.PartitionID) error
-	Watch(topics map[segment.UUID]string)
-}
-
 // Options of a Follower. Brokers and Cluster must be set.
 type Options struct {
 	Brokers       *cluster.Brokers // outlive the Follower
-	Cluster       ClusterView
+	Cluster       observe.Cluster
 	Topic         string        // Name when empty
 	Snapshot      string        // path of the follower's own file; empty = none
 	SnapshotEvery time.Duration // the file is written at most so often, and on Close; 5 minutes when 0
@@ -77,21 +70,12 @@ type Follower struct {
 
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
-	consult   chan struct{} // the set of topics changed: the cluster has to be asked
 	refreshes *refresh.Queue[tier.PartitionID, caughtUp]
 	turn      sync.Mutex // to open a large batch
 	deleting  sync.Mutex // to call OnDelete
 
-	published atomic.Bool               // the replay is the view
-	asked     atomic.Pointer[tier.Tier] // the view for which the cluster has answered
-	seen      atomic.Pointer[cluster.View]
-	denied    atomic.Pointer[[]string] // names of topics, ascending; nil before the first view
-
-	// Under mu records are applied or a view of the cluster is told, one at a time: else a topic could look as if it had
-	// no segments, and be forgotten, while its first one comes in.
-	mu     sync.Mutex
-	known  known // topics that the replay saw, and that are not gone
-	bounds told
+	published atomic.Bool // the replay is the view
+	observer  *observe.Observer
 
 	// The rest belongs to the following goroutine.
 	replay   *replay
@@ -139,15 +123,17 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	}
 	f := &Follower{
 		opt: opt, log: opt.Logger, progress: newProgress(),
-		consult: make(chan struct{}, 1), refreshes: refresh.New[tier.PartitionID, caughtUp](),
-		known: known{}, reported: map[Kind]bool{}, trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
+		refreshes: refresh.New[tier.PartitionID, caughtUp](), reported: map[Kind]bool{},
+		trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	empty := tier.New()
-	empty.Apply(notAsked)
-	f.view.Store(empty)
+	f.observer = observe.New(observe.Options{
+		Cluster: opt.Cluster, Op: opFollow, Refresh: opt.Refresh, Withdrawn: f.deleted,
+		Applied: func(changes int, rejected []tier.Rejected) { f.metrics.Applied(changes, rejected) },
+	})
+	f.view.Store(f.observer.Empty())
 	var err error
 	if f.metrics, err = newMetrics(opt.Registerer, f); err != nil {
 		return nil, unavailable(err)
@@ -155,7 +141,7 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	background, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	f.running.Go(func() { f.run(background) })
-	f.running.Go(func() { f.consultCluster(background) })
+	f.running.Go(func() { f.observer.Run(background) })
 	f.running.Go(func() { f.refreshes.Run(background, 1, math.MaxInt, f.answer) })
 	return f, nil
 }
@@ -188,7 +174,7 @@ func (f *Follower) ClusterID() string {
 // anew or lost records that were not read, the replay begins again and Ready waits for it.
 func (f *Follower) Ready() error {
 	published := f.published.Load()
-	if published && f.asked.Load() == f.view.Load() {
+	if published && f.observer.Answered(f.view.Load()) {
 		return nil
 	}
 	s := f.Status()
@@ -206,13 +192,21 @@ func (f *Follower) Ready() error {
 // Status is for people: how current the view is, and why it is no newer.
 func (f *Follower) Status() Status {
 	s := f.progress.status()
-	if v := f.seen.Load(); v != nil {
+	if v := f.observer.View(); v != nil {
 		s.ClusterAt = v.At
 	}
-	if denied := f.denied.Load(); denied != nil {
-		s.Denied, s.DeniedTopics = (*denied)[:min(len(*denied), deniedShown)], len(*denied)
-	}
+	denied := f.observer.Denied()
+	s.Denied, s.DeniedTopics = denied[:min(len(denied), deniedShown)], len(denied)
 	return s
+}
+
+// Observe takes over what the cluster says. See observe.Observer.
+func (f *Follower) Observe(v *cluster.View) { f.observer.Observe(v) }
+
+// Include brings a topic into the view that the cluster has and of which no record tells, by its name or else its id.
+// See observe.Observer.
+func (f *Follower) Include(ctx context.Context, name string, id segment.UUID) error {
+	return f.observer.Include(ctx, name, id, func() error { return f.Refresh(ctx, tier.PartitionID{}) })
 }
 
 func unavailable(err error) *catalog.Error {
@@ -247,9 +241,7 @@ func (f *Follower) restore() *replay {
 		return fresh
 	}
 	f.log.Info("the metadata snapshot is read", "path", f.opt.Snapshot, "segments", file.view.Segments(), "took", time.Since(start))
-	f.mu.Lock()
-	f.known = file.topics
-	f.mu.Unlock()
+	f.observer.Restart(file.topics)
 	f.savedAt = time.Now()
 	return &replay{
 		clusterID: file.clusterID, topicID: file.topicID, positions: file.positions, epochs: file.epochs, fromFile: true,
@@ -268,9 +260,7 @@ func (f *Follower) startAnew(why error) {
 	}
 	f.replay = &replay{tier: tier.New()}
 	f.published.Store(false)
-	f.mu.Lock()
-	f.known = known{}
-	f.mu.Unlock()
+	f.observer.Restart(nil)
 	f.progress.begin(nil, nil, time.Time{})
 }
 
@@ -281,13 +271,11 @@ func (f *Follower) publish() {
 	f.restarts.Over(time.Now()) // the line below tells
 	f.progress.complete(r.then)
 	f.metrics.fullLoad(!r.fromFile)
-	f.mu.Lock()
-	f.bounds = newTold()
-	r.tier.Apply(notAsked)
-	f.tell(r.tier)
-	old := f.view.Swap(r.tier)
-	f.published.Store(true)
-	f.mu.Unlock()
+	var old *tier.Tier
+	f.observer.Publish(r.tier, func() {
+		old = f.view.Swap(r.tier)
+		f.published.Store(true)
+	})
 	f.log.Info("the metadata topic is read to the end seen at the start", "segments", r.tier.Snapshot().Segments())
 	now := r.tier.Snapshot()
 	for p := range old.Snapshot().Partitions() {
@@ -298,7 +286,6 @@ func (f *Follower) publish() {
 			}
 		}
 	}
-	f.wake()
 }
 
 func finishedIn(p *tier.Partition, id segment.UUID) bool {
@@ -361,10 +348,8 @@ func (f *Follower) saveAtEnd() error {
 
 // state is one moment: the following goroutine is the only one that moves segments and positions.
 func (f *Follower) state() *replayed {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	r := f.replay
-	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), f.known.recorded(), r.tier.Snapshot()}
+	return &replayed{r.clusterID, r.topicID, slices.Clone(r.positions), slices.Clone(r.epochs), f.observer.Topics(), r.tier.Snapshot()}
 }
 
 func (f *Follower) saved(err error) {

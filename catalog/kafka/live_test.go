@@ -90,7 +90,7 @@ func TestARefreshAsksAboutItsPartition(t *testing.T) {
 	if got := s.requests(); !maps.Equal(got, want) {
 		t.Errorf("requests by key %v, want %v", got, want)
 	}
-	v := f.seen.Load()
+	v := f.observer.View()
 	topic, _ := v.Topic(of[0].Topic)
 	if topic.Partitions[1].BoundsAt.Before(called) || !topic.Partitions[0].BoundsAt.Before(called) {
 		t.Errorf("%+v", topic.Partitions)
@@ -245,14 +245,6 @@ func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 	if topics := f.state().topics; len(topics) != 0 {
 		t.Errorf("%v are kept in the snapshot file", topics)
 	}
-	f.mu.Lock()
-	kept := f.known[of[0].Topic]
-	kept.asked = kept.asked.Add(-includedFor)
-	f.known[of[0].Topic] = kept
-	f.mu.Unlock()
-	if topics := refreshed(t, f).Topics(); len(topics) != 0 {
-		t.Errorf("%+v are kept for ever", topics)
-	}
 	if err := f.Include(t.Context(), "", of[0].Topic); err != nil { // by its id
 		t.Fatal(err)
 	}
@@ -261,36 +253,39 @@ func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 	if p, ok := refreshed(t, f).Partition(of[0]); !ok || p.TieredEnd() != 2 || len(f.state().topics) != 1 {
 		t.Errorf("%+v", p)
 	}
-	if err := s.DeleteTopic("idle"); err != nil {
-		t.Fatal(err)
-	}
-	s.fail(kmsg.Metadata.Int16(), true)
-	f.mu.Lock()
-	old := *f.seen.Load()
-	old.At = old.At.Add(-2 * time.Hour)
-	f.seen.Store(&old)
-	f.mu.Unlock()
-	wantKind(t, f.Include(t.Context(), "nobody.has.it", segment.UUID{}), catalog.NotReady)
 }
 
-// TestIncludedTopicsAreBounded: the one that was named first goes.
-func TestIncludedTopicsAreBounded(t *testing.T) {
-	c := &calm{}
-	_, f := settled(t, c)
-	var topics []cluster.Topic
-	for n := range includedMost + 1 {
-		id := segment.UUID{1, byte(n >> 8), byte(n)}
-		topics = append(topics, cluster.Topic{ID: id, Name: "t" + id.String(), Partitions: []cluster.Partition{bounded(0, 0, 9)}})
+// TestFollowsALiveCluster: a follower and a cluster's client, wired as a gateway does it.
+func TestFollowsALiveCluster(t *testing.T) {
+	s := newStand(t, 4)
+	if err := s.CreateTopic("live", 2, nil); err != nil {
+		t.Fatal(err)
 	}
-	c.say(topics...)
-	refreshed(t, f)
-	for _, topic := range topics {
-		if err := f.Include(t.Context(), topic.Name, segment.UUID{}); err != nil {
+	for range 3 {
+		if err := s.writer.ProduceSync(t.Context(), &kgo.Record{Topic: "live", Partition: 1, Value: []byte("v")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	view := f.Snapshot()
-	if _, ok := view.TopicByName(topics[0].Name); ok || len(view.Topics()) != includedMost {
-		t.Errorf("%d topics, the first one among them: %t", len(view.Topics()), ok)
+	of := tier.PartitionID{Topic: s.TopicInfo("live").TopicID, Partition: 1}
+	tiered := started(1, of, 0, 1)
+	tiered.Topic = "live"
+	tiered.Epochs[0].Epoch = 0
+	s.write(t, 4, tiered, moved(tiered, tier.CopyFinished))
+
+	f := s.follow(t, Options{})
+	p, ok := refreshed(t, f).Partition(of)
+	if !ok || p.Bounds().Start != 0 || p.Bounds().HighWatermark != 3 || p.TieredEnd() != 2 {
+		t.Errorf("%+v, %t", p.Bounds(), ok)
 	}
+	if f.ClusterID() != "stand" || f.Status().ClusterAt.IsZero() {
+		t.Errorf("cluster %q, %+v", f.ClusterID(), f.Status())
+	}
+	if err := s.DeleteRecords("live", 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := refreshed(t, f).Partition(of); p.Bounds().Start != 1 {
+		t.Errorf("%+v after the log start moved", p.Bounds())
+	}
+	s.fail(kmsg.Metadata.Int16(), true)
+	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 }

@@ -122,6 +122,9 @@ func reached(positions, ends []int64) bool {
 	return true
 }
 
+// deniedShown bounds Status.Denied.
+const deniedShown = 10
+
 // Status is how current the view is.
 type Status struct {
 	Partitions   int       // of the metadata topic, 0 while unknown

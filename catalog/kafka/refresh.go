@@ -1,16 +1,15 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"coldtap/catalog/observe"
 	"coldtap/cluster"
 	"coldtap/internal/refresh"
-	"coldtap/segment"
 	"coldtap/tier"
 )
 
@@ -23,8 +22,6 @@ const (
 	// refreshTimeout bounds a refresh: metadata topic 6 s (offsets, and again where a leader has moved, the way to them),
 	// the cluster's present round and the one after it 2 s each when a leader hangs.
 	refreshTimeout = 10 * time.Second
-	// roundGrace is what a round of asking the cluster may take beyond the interval at which they begin.
-	roundGrace = 250 * time.Millisecond
 	// unknownPause is the time between looks at a partition whose bounds are not known.
 	unknownPause = 100 * time.Millisecond
 )
@@ -79,75 +76,19 @@ func (f *Follower) suffices(c *caughtUp, partition tier.PartitionID) error {
 	if err := c.behind[PartitionOf(partition, c.partitions)]; err != nil {
 		return err
 	}
-	return f.boundsSince(partition, c.began)
-}
-
-// boundsSince says why the bounds that the tier has of a partition are not from after began, nil if they are.
-func (f *Follower) boundsSince(of tier.PartitionID, began time.Time) error {
-	v := f.seen.Load()
-	if v == nil {
-		return errors.New("the cluster has not been seen yet")
-	}
-	topic, ok := v.Topic(of.Topic)
-	switch v.Missing[of.Topic] {
-	case cluster.TopicDenied:
-		return denies(f.nameOf(of.Topic))
-	case cluster.TopicUnclear:
-		return fmt.Errorf("the brokers do not agree on whether there is a topic %s of id %s", f.nameOf(of.Topic), of.Topic)
-	}
-	if !ok || !f.isWatched(topic.ID, topic.Name) {
-		return nil
-	}
-	for i := range topic.Partitions {
-		p := &topic.Partitions[i]
-		if p.Number != of.Partition {
-			continue
-		}
-		switch {
-		case p.Leader < 0:
-			return fmt.Errorf("%s-%d has no leader", topic.Name, p.Number)
-		case p.BoundsAt.Before(began):
-			return fmt.Errorf("the leader of %s-%d, broker %d, does not tell its bounds", topic.Name, p.Number, p.Leader)
-		case p.LogStart < 0 || p.HighWatermark < 0:
-			return fmt.Errorf("the leader of %s-%d, broker %d, tells bounds that cannot be true", topic.Name, p.Number, p.Leader)
-		case p.LineagePending:
-			return fmt.Errorf("the leader of %s-%d, broker %d, has not told the leader epochs of its log", topic.Name, p.Number, p.Leader)
-		}
-	}
-	return nil
-}
-
-// isWatched says whether the cluster is asked for the bounds of a topic.
-func (f *Follower) isWatched(id segment.UUID, name string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, known := f.known[id]
-	return known || f.bounds.owners[name] == id
-}
-
-// nameOf is for errors.
-func (f *Follower) nameOf(id segment.UUID) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return cmp.Or(f.known[id].name, f.bounds.named[id], id.String())
+	return f.observer.Since(partition, c.began)
 }
 
 // Recent says that what the view tells of a partition, its bounds and what is tiered, is from within Options.Refresh:
 // good enough to send a reader to the brokers with, who hold what lies beyond the tier whether or not it has just been
 // tiered. For more than that it takes Refresh.
 func (f *Follower) Recent(of tier.PartitionID) bool {
-	least := time.Now().Add(-f.opt.Refresh - roundGrace)
-	v := f.seen.Load()
-	if !f.published.Load() || v == nil || f.doubt(of) != nil || !f.progress.heldSince(of, least) {
-		return false
-	}
-	t, ok := v.Topic(of.Topic)
-	if !ok {
-		return false
-	}
-	i := slices.IndexFunc(t.Partitions, func(p cluster.Partition) bool { return p.Number == of.Partition })
-	return i >= 0 && t.Partitions[i].BoundsAt.After(least)
+	least := time.Now().Add(-f.opt.Refresh - observe.RoundGrace)
+	return f.published.Load() && f.doubt(of) == nil && f.progress.heldSince(of, least) && f.observer.Recent(of, least)
 }
+
+// doubt says why the view's bounds of a partition cannot be relied on, nil when they can.
+func (f *Follower) doubt(of tier.PartitionID) error { return f.Snapshot().Certainty(of).Reason }
 
 // answer is one refresh, for the calls that share it. What was found in vain is not repeated within Options.Refresh.
 func (f *Follower) answer(ctx context.Context, l *refresh.Look[tier.PartitionID, caughtUp]) {
@@ -224,7 +165,7 @@ func (f *Follower) catchUp(ctx context.Context, of []tier.PartitionID) (c caught
 	for _, p := range f.progress.reach(waiting, ends) {
 		c.behind[p] = fmt.Errorf("partition %d of the metadata topic is not read to its end yet", p)
 	}
-	c.err = f.ask(ctx, of...)
+	c.err = f.observer.Ask(ctx, of...)
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"coldtap/catalog/observe"
 	"coldtap/internal/atomicfile"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -59,7 +60,7 @@ type replayed struct {
 	topicID   segment.UUID
 	positions []int64 // by metadata partition: the next offset to read
 	epochs    []int32 // leader epoch of the last batch below it, -1 = unknown
-	topics    known
+	topics    observe.Topics
 	view      *tier.Snapshot
 }
 
@@ -112,8 +113,8 @@ func writeSnapshot(w io.Writer, r *replayed) error {
 	for id, t := range r.topics {
 		b := f.begin(frameTopic)
 		b = append(b, id[:]...)
-		b = binary.BigEndian.AppendUint64(b, uint64(t.at))
-		f.end(appendNullable(b, []byte(t.name)))
+		b = binary.BigEndian.AppendUint64(b, uint64(t.At))
+		f.end(appendNullable(b, []byte(t.Name)))
 	}
 	segments := uint64(0)
 	for p := range r.view.Partitions() {
@@ -132,7 +133,7 @@ func writeSnapshot(w io.Writer, r *replayed) error {
 			b = binary.BigEndian.AppendUint64(b, uint64(e.End))
 		}
 		f.end(b)
-		name := r.topics[id.Topic].name
+		name := r.topics[id.Topic].Name
 		for _, s := range list {
 			f.segment(s, name, p.Shadowed(s))
 			segments++
@@ -222,7 +223,7 @@ func readSnapshot(r io.Reader) (*restored, error) {
 		return nil, errSnapshot
 	}
 	to := &restored{tier: tier.New()}
-	to.topics = known{}
+	to.topics = observe.Topics{}
 	p := parser{to: to}
 	for !p.ended {
 		frame, err := in.next()
@@ -320,16 +321,16 @@ func (p *parser) frame(b []byte) error {
 	case frameHead:
 		p.head(in)
 	case frameTopic:
-		s := sighting{id: in.uuid(), at: in.int64(), name: in.topic()}
-		p.to.topics[s.id] = s
-		p.changes = append(p.changes, tier.TopicSeen{ID: s.id, Name: s.name, At: s.at})
+		t := observe.Topic{ID: in.uuid(), At: in.int64(), Name: in.topic()}
+		p.to.topics[t.ID] = t
+		p.changes = append(p.changes, tier.TopicSeen{ID: t.ID, Name: t.Name, At: t.At})
 	case framePartition:
 		p.partition = tier.PartitionID{Topic: in.uuid(), Partition: in.int32()}
 		t, ok := p.to.topics[p.partition.Topic]
 		if !ok {
 			in.fail(Malformed, "a partition of no topic")
 		}
-		p.inside, p.topic = true, t.name
+		p.inside, p.topic = true, t.Name
 		for range in.elements(4 + 8) {
 			e := tier.EpochEnd{Epoch: in.int32(), End: in.int64()}
 			p.changes = append(p.changes, tier.EpochRestored{Partition: p.partition, EpochEnd: e})

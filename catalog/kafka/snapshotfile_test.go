@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldtap/catalog/observe"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -47,10 +48,10 @@ func sampleReplay(t testing.TB) *replayed {
 		Epochs: []segment.EpochStart{{Epoch: 1, StartOffset: 10}}, Custom: []byte{}, TxnIndexEmpty: true}})
 	return &replayed{
 		clusterID: "stand", topicID: segment.UUID{9}, positions: []int64{5, 0, 1 << 40}, epochs: []int32{0, -1, 1 << 30},
-		topics: known{
-			ordersID:        {id: ordersID, name: "orders", at: 5000},
-			other.Topic:     {id: other.Topic, name: "after", at: 99_999},
-			segment.UUID{3}: {id: segment.UUID{3}, name: "nothing.left", at: 1},
+		topics: observe.Topics{
+			ordersID:        {ID: ordersID, Name: "orders", At: 5000},
+			other.Topic:     {ID: other.Topic, Name: "after", At: 99_999},
+			segment.UUID{3}: {ID: segment.UUID{3}, Name: "nothing.left", At: 1},
 		},
 		view: m.Snapshot(),
 	}
@@ -260,10 +261,10 @@ func FuzzReadSnapshot(f *testing.F) {
 			m.Apply(Changes(nil, record)...)
 		}
 	}
-	real := &replayed{clusterID: "x", positions: make([]int64, 50), epochs: make([]int32, 50), topics: known{}, view: m.Snapshot()}
+	real := &replayed{clusterID: "x", positions: make([]int64, 50), epochs: make([]int32, 50), topics: observe.Topics{}, view: m.Snapshot()}
 	for p := range real.view.Partitions() {
 		topic, _ := real.view.TopicByID(p.ID().Topic)
-		real.topics[topic.ID] = sighting{id: topic.ID, name: topic.Name, at: 1}
+		real.topics[topic.ID] = observe.Topic{ID: topic.ID, Name: topic.Name, At: 1}
 	}
 	f.Add(written(f, real))
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -336,3 +336,25 @@ func words(s *tier.Segment, p *tier.Partition) string {
 	}
 	return w
 }
+
+// bounded is a partition that the cluster knows.
+func bounded(number int32, start, end int64) cluster.Partition {
+	return cluster.Partition{
+		Number: number, LogStart: start, LocalStart: start + 1, LastStable: end - 1, HighWatermark: end,
+		Lineage: []segment.EpochStart{{Epoch: 4, StartOffset: start}},
+	}
+}
+
+func unbounded(number int32) cluster.Partition {
+	return cluster.Partition{Number: number, Leader: -1, LogStart: -1, LocalStart: -1, LastStable: -1, HighWatermark: -1}
+}
+
+// settled is a follower of a topic that holds records, and of a cluster that has topics.
+func settled(t *testing.T, c *calm, records ...Record) (*stand, *Follower) {
+	t.Helper()
+	s := newStand(t, 4)
+	s.write(t, 4, records...)
+	f := s.open(t, Options{Cluster: c})
+	ready(t, f)
+	return s, f
+}
