@@ -86,7 +86,7 @@ func (c *chunks) Chunk(ctx context.Context, number int64, holding bool) (*cache.
 	if err := c.wait.done(w, &c.wait.stats.Store, err); err != nil {
 		err = at(err, seg, max(from, c.pos))
 		if kindOf(err) == Damaged {
-			return nil, &scan.LostError{Err: err}
+			return nil, &scan.Error{Kind: scan.Lost, Err: err}
 		}
 		return nil, err
 	}

@@ -181,25 +181,18 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 		}
 	}
 	for run.bytes == nil {
+		var err error
 		fs.chunks.pos, fs.chunks.room = s.Position(), fs.to-s.Position()
-		err := error(nil)
 		if fs.owed == 0 {
 			err = fs.checkBatch(ctx)
 		}
 		switch {
-		case err == scan.Again:
-			continue
+		case err == nil && fs.owed <= fs.pos:
+			s.Advance()
+			fs.owed = 0
 		case err == io.EOF: // no data any more: a preallocated log may have a tail of zeros
 			fs.chunks.pos, fs.chunks.room = fs.pos, fs.to-fs.pos
 			err = fs.handOut(ctx, run)
-		case err == nil && fs.owed > 0 && fs.owed <= fs.pos:
-			s.Advance()
-			fs.owed = 0
-		case err == nil && s.Joined():
-			begin, end := s.Position(), min(fs.owed, fs.to)
-			run.take(s, fs.pos-begin, end-begin)
-			fs.pos, fs.owed = end, 0
-			s.Advance()
 		case err == nil:
 			err = fs.handOut(ctx, run)
 		}
@@ -246,22 +239,24 @@ func (fs *FileStream) checkBatch(ctx context.Context) error {
 	return err
 }
 
-// handOut makes the run what lies in the chunk of pos: of the batch that is owed and, where it ends there, of as many
-// whole batches behind it as the range takes. Behind the last batch of the log it is all of the chunk.
+// handOut makes the run what lies in one place, from pos on: of the batch that is owed and, where it ends in a chunk, of
+// as many whole batches behind it as the range takes. Behind the last batch of the log it is all of the chunk.
 func (fs *FileStream) handOut(ctx context.Context, run *Run) error {
 	s := &fs.scan
-	chunk, b, err := s.Piece(ctx, fs.pos)
+	piece, err := s.Piece(ctx, fs.pos)
 	if err != nil {
 		return err
 	}
-	end := fs.pos + int64(len(b))
+	end := fs.pos + int64(len(piece.Bytes))
 	if fs.owed > 0 && fs.owed <= end {
-		for s.Advance(); s.Position() < fs.to && s.InSameChunk() && s.CheckHere() == nil; s.Advance() {
+		s.Advance()
+		for piece.Chunk != nil && s.Position() < fs.to && s.InSameChunk() && s.CheckHere() == nil {
+			s.Advance()
 		}
 		end, fs.owed = s.Position(), 0
 	}
 	end = min(end, fs.to)
-	run.set(chunk, b[:end-fs.pos])
+	run.set(piece, s.Memory.Share, end-fs.pos)
 	fs.pos = end
 	return nil
 }

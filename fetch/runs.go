@@ -39,16 +39,12 @@ func (r *Run) Release() {
 	*r = Run{}
 }
 
-// set makes the run bytes that lie in a chunk.
-func (r *Run) set(chunk *cache.Chunk, b []byte) {
-	chunk.Retain()
-	r.chunk, r.bytes = chunk, b[:len(b):len(b)]
-}
-
-// take makes the run, which takes over the memory, part of the batch that a scanner has joined.
-func (r *Run) take(s *scan.Scanner, from, to int64) {
-	batch, reserved := s.TakeJoined()
-	r.bytes, r.share, r.reserved = batch[from:to:to], s.Memory.Share, reserved
+// set makes the run a piece of a log, cut at n bytes.
+func (r *Run) set(p scan.Piece, share *budget.Share, n int64) {
+	r.bytes, r.chunk = p.Bytes[:n:n], p.Chunk
+	if p.Reserved > 0 {
+		r.share, r.reserved = share, p.Reserved
+	}
 }
 
 // NextRun gives the next run, which extends as far as the chunk at hand and the limits allow; it is at most a chunk
@@ -65,20 +61,16 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 			return err
 		}
 		if st.owed > 0 {
-			return st.nextPiece(ctx, run, st.owed)
+			return st.handOut(ctx, run, st.owed)
 		}
 		found, err := st.nextBatch(ctx, false)
-		if err != nil {
-			return err
-		}
-		if !found {
-			continue
-		}
-		if found, err = st.countBatch(ctx); found {
-			err = st.handOut(ctx, run)
-		}
-		if err != nil && st.err == nil {
-			err = st.recover(ctx, err)
+		if found {
+			if found, err = st.countBatch(ctx); found {
+				err = st.handOut(ctx, run, st.scan.Position())
+			}
+			if err != nil && st.err == nil {
+				err = st.recover(ctx, err)
+			}
 		}
 		if err != nil || len(run.bytes) > 0 {
 			return err
@@ -90,31 +82,11 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 // over move it too.
 func (st *Stream) Whole() bool { return st.owed == 0 }
 
-// handOut makes the run the batch that nextBatch gave, and as many as lie on behind it.
-func (st *Stream) handOut(ctx context.Context, run *Run) error {
-	from := st.scan.Position()
-	switch {
-	case st.scan.InPieces():
-		return st.nextPiece(ctx, run, from)
-	case st.scan.Joined():
-		run.take(&st.scan, 0, st.header.Size())
-		st.book()
-		return nil
-	}
-	chunk, b, err := st.scan.Piece(ctx, from)
-	if err != nil {
-		return err
-	}
-	run.set(chunk, b)
-	st.book()
-	st.extend(ctx, run, from)
-	return nil
-}
-
-// nextPiece gives what lies in one chunk, from position at on, of a batch that spreads over several.
-func (st *Stream) nextPiece(ctx context.Context, run *Run, at int64) error {
+// handOut makes the run what lies in one place of the batch that nextBatch gave, from log position at on. Where the batch
+// ends in a chunk, as many as lie on behind it come too.
+func (st *Stream) handOut(ctx context.Context, run *Run, at int64) error {
 	end := st.scan.Position() + st.header.Size()
-	chunk, b, err := st.scan.Piece(ctx, at)
+	piece, err := st.scan.Piece(ctx, at)
 	switch {
 	case err != nil && at == st.scan.Position():
 		return err
@@ -123,14 +95,16 @@ func (st *Stream) nextPiece(ctx context.Context, run *Run, at int64) error {
 	case err != nil:
 		return st.fail(st.fault(err)) // part of the batch is out, so the stream can end nowhere else
 	}
-	run.set(chunk, b)
-	if to := at + int64(len(b)); to < end {
+	run.set(piece, st.scan.Memory.Share, int64(len(piece.Bytes)))
+	if to := at + int64(len(piece.Bytes)); to < end {
 		st.owed = to
 		return nil
 	}
 	st.owed = 0
 	st.book()
-	st.extend(ctx, run, at)
+	if piece.Chunk != nil {
+		st.extend(ctx, run, at)
+	}
 	return nil
 }
 

@@ -187,32 +187,34 @@ func (s *Scanner) stream(ctx context.Context, h *segment.Header, send bool) erro
 	return nil
 }
 
-// InPieces says that the checked batch spreads over several chunks: Piece gives its parts.
-func (s *Scanner) InPieces() bool { return s.body.second != nil || s.body.pieces }
-
-// Joined says that the checked batch lies in decode memory: TakeJoined gives it.
-func (s *Scanner) Joined() bool { return !s.InPieces() && !s.body.chunk }
-
-// TakeJoined gives the checked batch, and how much of the decode memory it takes, which is the caller's from then on.
-func (s *Scanner) TakeJoined() (batch []byte, reserved int64) {
-	batch, reserved = s.joined, int64(cap(s.joined))
-	s.Memory.handOver(reserved)
-	s.joined = nil
-	return batch, reserved
+// Piece is bytes of the log that lie in one place. Chunk is held for the caller, or Reserved bytes of the decode memory
+// (Memory.Share) are the caller's from then on.
+type Piece struct {
+	Bytes    []byte
+	Chunk    *cache.Chunk
+	Reserved int64
 }
 
-// Piece gives the chunk of log position at, and its bytes from there on. The position lies within the checked batch, of
-// which other bytes than those checked are not given, or behind the last batch of the log. Errors are those of Check
-// when the batch's first bytes are asked for; else what was said of the batch before stands, and they are final.
-func (s *Scanner) Piece(ctx context.Context, at int64) (*cache.Chunk, []byte, error) {
+// Piece gives the log's bytes from position at on, as far as they lie in one chunk, or to the batch's end if it was
+// joined. The position lies within the checked batch, of which other bytes than those checked are not given, or behind
+// the last batch of the log. Errors are those of Check when the batch's first bytes are asked for; else what was said of
+// the batch before stands, and they are final.
+func (s *Scanner) Piece(ctx context.Context, at int64) (Piece, error) {
+	if s.joined != nil && s.joinedAt == s.pos {
+		p := Piece{Bytes: s.joined[at-s.pos:], Reserved: int64(cap(s.joined))}
+		s.Memory.handOver(p.Reserved)
+		s.joined = nil
+		return p, nil
+	}
 	err := s.piece(ctx, at)
 	if err != nil && at == s.pos && !s.atEnd() {
 		err = s.repair(ctx, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return Piece{}, err
 	}
-	return s.cur.chunk, s.cur.slice(at, s.cur.to), nil
+	s.cur.chunk.Retain()
+	return Piece{Bytes: s.cur.slice(at, s.cur.to), Chunk: s.cur.chunk}, nil
 }
 
 func (s *Scanner) piece(ctx context.Context, at int64) error {

@@ -50,10 +50,9 @@ func (s *Scanner) load(ctx context.Context, pos int64, holding bool) (pin, error
 	number := pos / s.log.Chunk
 	chunk, err := s.source.Chunk(ctx, number, holding)
 	from := number * s.log.Chunk
-	if lost, ok := errors.AsType[*LostError](err); ok {
-		return pin{}, &Error{Kind: Damaged, Detail: "no log bytes", Position: pos, NextOffset: -1, Err: lost.Err, past: from + s.log.Chunk}
-	}
-	if err != nil {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == Lost {
+		return pin{}, &Error{Kind: Damaged, Detail: "no log bytes", Position: pos, NextOffset: -1, Err: e.Err, past: from + s.log.Chunk}
+	} else if err != nil {
 		return pin{}, err
 	}
 	got := pin{chunk: chunk, bytes: chunk.Bytes(), from: from, to: from + int64(len(chunk.Bytes()))}

@@ -14,20 +14,8 @@ const (
 	Damaged  Kind = iota + 1 // the log contradicts its checksums or itself
 	TooLarge                 // a sound batch that can't be joined or decoded in the decode memory
 	Changed                  // the store gives other bytes of a batch than those that were checked
+	Lost                     // a Source's: the store has no log bytes, since what is stored can't be made into any. It gives Damaged
 )
-
-// String gives the kind in words, e.g. "too large".
-func (k Kind) String() string {
-	switch k {
-	case Damaged:
-		return "damaged"
-	case TooLarge:
-		return "too large"
-	case Changed:
-		return "changed"
-	}
-	return "unknown"
-}
 
 // Error says what is wrong with a batch. Only Changed may go away when the same is asked again.
 type Error struct {
@@ -43,23 +31,11 @@ type Error struct {
 
 // Error gives the detail, where it is, and the cause.
 func (e *Error) Error() string {
-	detail := fmt.Sprintf("%s (position %d)", e.Detail, e.Position)
-	if e.Err != nil {
-		detail += ": " + e.Err.Error()
-	}
-	return detail
+	return fmt.Sprintf("%s (position %d): %v", e.Detail, e.Position, e.Err)
 }
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// LostError is a Source's error for a chunk of which the store has no log bytes: what is stored can't be made into any.
-type LostError struct{ Err error }
-
-func (e *LostError) Error() string { return e.Err.Error() }
-
-// Unwrap gives the cause.
-func (e *LostError) Unwrap() error { return e.Err }
 
 // fault makes an *Error of what reading the batch at pos ended with; nil when the bytes are not what is wrong. Damage
 // is in doubt while it shows in bytes that no checksum has confirmed: other bytes may come of another read.

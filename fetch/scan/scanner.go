@@ -3,7 +3,7 @@
 // A Scanner is positioned at an offset, a log position or a time, and then asked in three steps: Next gives the header
 // of the next batch, Check makes its bytes available once their checksum and the batch's offsets have been checked, and
 // Advance goes behind it. Between Next and Check the caller decides whether it wants the batch at all. What Check has
-// found sound is decoded (Open, Record), handed out as it lies (Piece, TakeJoined), or passed over.
+// found sound is decoded (Open, Record), handed out as it lies (Piece), or passed over.
 //
 // Invariants:
 //
@@ -38,7 +38,7 @@ import (
 // Source gives what a Scanner reads. Its errors are handed on as they are, but for those named here.
 type Source interface {
 	// Chunk gives the chunk of a number, held for the caller. With holding the caller holds another chunk, and gets
-	// cache.ErrNoSlab instead of waiting for memory. A *LostError says that the store has no log bytes there.
+	// cache.ErrNoSlab instead of waiting for memory. An *Error of kind Lost says that the store has no log bytes there.
 	Chunk(ctx context.Context, number int64, holding bool) (*cache.Chunk, error)
 	// Drop takes a chunk out of the cache.
 	Drop(chunk *cache.Chunk)
