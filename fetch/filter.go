@@ -44,44 +44,29 @@ const (
 	checked                  // the batch is sound
 )
 
-// action is what becomes of a batch.
-type action uint8
-
-const (
-	emit action = iota + 1
-	skip
-	stop
-)
-
-// decision is about one batch.
+// decision is what becomes of a batch.
 type decision struct {
-	action
-	why hidden    // of skip
-	end EndReason // of stop
+	end  EndReason // the answer ends before it; 0 = it does not
+	skip bool      // it is passed over
+	why  hidden    // it is
 }
 
 // decide says what becomes of a batch; below says that it ends below what is asked for. Where the answer ends before a
 // batch its bytes need not be read, so the end is decided by a header that is not checked yet, as far as it is
 // believed.
 func (f *filter) decide(h *segment.Header, below bool, t trust) decision {
-	d := decision{action: emit}
-	if why, hide := f.hides(h); below {
-		d = decision{action: skip, why: hiddenBefore}
-	} else if hide {
-		d = decision{action: skip, why: why}
+	d := decision{skip: true, why: hiddenBefore}
+	if !below {
+		d.why, d.skip = f.hides(h)
 	}
-	var end EndReason
 	switch t {
 	case following:
-		end = f.beyond(h, h.BaseOffset)
+		d.end = f.beyond(h, h.BaseOffset)
 	case checked:
-		end = f.beyond(h, h.LastOffset())
+		d.end = f.beyond(h, h.LastOffset())
 	}
-	if end == 0 && d.action == emit && f.overflows(h) && (t == checked || t != unconfirmed && h.BaseOffset < f.rangeEnd) {
-		end = EndLimit
-	}
-	if end != 0 {
-		return decision{action: stop, end: end}
+	if d.end == 0 && !d.skip && f.overflows(h) && (t == checked || t != unconfirmed && h.BaseOffset < f.rangeEnd) {
+		d.end = EndLimit
 	}
 	return d
 }

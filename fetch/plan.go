@@ -68,8 +68,8 @@ func (st *Stream) plan(ctx context.Context, p *Plan) error {
 			p.Segments = append(p.Segments, st.planSegment(seg, pos, to, !loaded && g.needsIndex(seg, seg.BaseOffset)))
 		}
 		left -= to - pos
-		next, more := segmentAfter(st.locator.part, seg, g.from)
-		if left <= 0 || g.endsIn(seg) || !more || g.end <= next.BaseOffset {
+		next, more := g.after(st.locator.part, seg)
+		if left <= 0 || !more {
 			return nil
 		}
 		if len(p.Segments) == maxPlanned {

@@ -29,6 +29,16 @@ func (g *goal) endsIn(seg *tier.Segment) bool {
 	return g.end <= seg.EndOffset || seg.MaxTimestamp >= g.until
 }
 
+// after gives the segment that the answer is expected to go on in.
+func (g *goal) after(part *tier.Partition, seg *tier.Segment) (next *tier.Segment, ok bool) {
+	if g.search || g.endsIn(seg) {
+		return nil, false
+	}
+	for next, ok = part.Next(seg); ok && next.MaxTimestamp < g.from; next, ok = part.Next(next) {
+	}
+	return next, ok && next.BaseOffset < g.end
+}
+
 // needsIndex says whether reading seg from an offset on takes more than its log.
 func (g *goal) needsIndex(seg *tier.Segment, offset int64) bool {
 	return g.committed || g.search || offset > seg.BaseOffset || g.endsIn(seg)
@@ -211,12 +221,9 @@ func (p *planner) extend(part *tier.Partition, pos, room int64, g goal) {
 
 // following gives the segment whose log is needed behind the last span, from its first byte on, and up to where.
 func (p *planner) following(part *tier.Partition, g goal) (next *tier.Segment, until int64, ok bool) {
-	if g.search || p.last.MaxTimestamp >= g.until {
-		return nil, 0, false
-	}
-	next, ok = segmentAfter(part, p.last, g.from)
+	next, ok = g.after(part, p.last)
 	// An overlapping segment is read from a position that its index gives, not from its first byte.
-	if !ok || next.BaseOffset <= p.last.EndOffset || g.end <= next.BaseOffset {
+	if !ok || next.BaseOffset <= p.last.EndOffset {
 		return nil, 0, false
 	}
 	// Where the log's first chunk is in memory, the index will be too.

@@ -120,17 +120,6 @@ func (l *locator) findSegment(at *position) (seg *tier.Segment, sure bool) {
 	}
 }
 
-// segmentAfter gives the segment that a read goes on in after seg; earliest as in position.
-func segmentAfter(part *tier.Partition, seg *tier.Segment, earliest int64) (next *tier.Segment, ok bool) {
-	for {
-		next, ok = part.Next(seg)
-		if !ok || next.MaxTimestamp >= earliest {
-			return next, ok
-		}
-		seg = next
-	}
-}
-
 // refreshForGap takes a view from after the call. Where deletes have begun at a start that still has not moved, the log
 // goes on where they end: no broker reads a segment in DELETE_SEGMENT_STARTED either (no segment: OFFSET_OUT_OF_RANGE).
 func (l *locator) refreshForGap(ctx context.Context, offset int64) error {

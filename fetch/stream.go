@@ -164,13 +164,16 @@ func (st *Stream) nextBatch(ctx context.Context, stay bool) (found bool, err err
 		if stay && !st.scan.InSameChunk() {
 			break
 		}
-		st.prepareChunks()
+		st.chunks.pos, st.chunks.room = st.scan.Position(), f.room()
+		if st.planner.isDue(st.chunks.pos) {
+			st.planner.extend(st.locator.part, st.chunks.pos, st.chunks.room, f.goal(st.next))
+		}
 		h, err := st.scan.Next(ctx)
 		var d decision
 		if err == nil {
 			d = f.decide(h, st.scan.Below(), st.trust())
 		}
-		if err == nil && d.action != stop {
+		if err == nil && d.end == 0 {
 			if want := st.purpose(h, d); !stay {
 				err = st.scan.Check(ctx, want)
 			} else if want == scan.ToDecode || st.scan.CheckHere() != nil {
@@ -182,35 +185,30 @@ func (st *Stream) nextBatch(ctx context.Context, stay bool) (found bool, err err
 			}
 		}
 		if err == io.EOF {
-			err = st.nextSegment(ctx)
-			d.action = 0
+			if err = st.nextSegment(ctx); err == nil {
+				continue
+			}
 		}
 		switch {
 		case err != nil:
-			if err := st.recover(ctx, err); err != nil {
+			if err = st.recover(ctx, err); err != nil {
 				return false, err
 			}
-		case d.action == stop:
-			st.finishBefore(h, d.end)
-		case d.action == emit:
-			st.header = h
-			return true, nil
-		case d.action == skip:
+		case d.end == EndUndecided:
+			st.finishUndecided(h.BaseOffset)
+		case d.end != 0:
+			st.finish(d.end)
+		case d.skip:
 			st.passOver(h, d.why)
 			if stay {
 				return false, nil
 			}
+		default:
+			st.header = h
+			return true, nil
 		}
 	}
 	return false, nil
-}
-
-// prepareChunks lists what read-ahead may ask for while the next batch is read.
-func (st *Stream) prepareChunks() {
-	st.chunks.pos, st.chunks.room = st.scan.Position(), st.filter.room()
-	if st.planner.isDue(st.chunks.pos) {
-		st.planner.extend(st.locator.part, st.chunks.pos, st.chunks.room, st.filter.goal(st.next))
-	}
 }
 
 // trust says how far the header that the scanner gave is believed.
@@ -228,7 +226,7 @@ func (st *Stream) trust() trust {
 // records.
 func (st *Stream) purpose(h *segment.Header, d decision) scan.Purpose {
 	switch {
-	case d.action == skip:
+	case d.skip:
 		return scan.ToPass
 	case st.filter.needsRecords(h, st.next) && st.scan.Joinable():
 		return scan.ToDecode
@@ -302,15 +300,6 @@ func (st *Stream) finish(reason EndReason) {
 	}
 	st.end = reason
 	st.scan.Release()
-}
-
-// finishBefore ends the stream before a batch.
-func (st *Stream) finishBefore(h *segment.Header, reason EndReason) {
-	if reason == EndUndecided {
-		st.finishUndecided(h.BaseOffset)
-		return
-	}
-	st.finish(reason)
 }
 
 // finishUndecided ends the stream where proof ends; what begins at base is not proven.
