@@ -15,7 +15,7 @@ type Pending struct {
 	err    error
 }
 
-// TryAcquire gives a chunk that is in memory now, without waiting, loading or allocating. The caller releases it.
+// TryAcquire gives a chunk that is in memory. It does not wait, load or allocate. The caller releases the chunk.
 func (c *Cache) TryAcquire(key Key) (*Chunk, bool) {
 	hash := c.hash(key)
 	ch := c.shard(hash).find(c, key, hash)
@@ -31,23 +31,23 @@ func (c *Cache) Contains(key Key) bool {
 	return ch != nil && !s.closed && ch.refs.Load() > 0
 }
 
-// Acquire gives the chunk, loading it if need be; one flight per key whoever asks. ctx bounds this caller's waiting
-// only. The caller releases the chunk. It fails with ErrNoSlab when no slab became free until the deadline of ctx, with
-// ErrClosed, with the error of ctx, with the Source's error, or with an *Error.
+// Acquire gives the chunk and loads it if need be, in one flight for all callers that want it. ctx bounds this caller's
+// waiting, not the load. The caller releases the chunk. It fails with ErrNoSlab when no slab became free before the
+// deadline of ctx, with ErrClosed, with the error of ctx, with the Source's error, or with an *Error.
 func (c *Cache) Acquire(ctx context.Context, r Request) (*Chunk, Outcome, error) {
 	p := c.Ask(r, false)
 	return p.Wait(ctx)
 }
 
-// AcquireNoWait is Acquire, but fails with ErrNoSlab at once instead of waiting for a slab (it does wait for the load).
-// For callers that hold a chunk already: waiting while holding could deadlock.
+// AcquireNoWait is Acquire, but returns ErrNoSlab at once instead of waiting for a slab (it does wait for the load). It
+// is for callers that hold a chunk: two of them that wait for a slab would wait for each other.
 func (c *Cache) AcquireNoWait(ctx context.Context, r Request) (*Chunk, Outcome, error) {
 	p := c.Ask(r, true)
 	return p.Wait(ctx)
 }
 
-// Ask is the first half of Acquire (of AcquireNoWait when holding): it finds the chunk or sees to it that it is loaded,
-// and does not wait. In between the caller can ask for more.
+// Ask is the first half of Acquire, or of AcquireNoWait when the caller holds a chunk: it finds the chunk or begins to
+// load it, and does not wait. Before Wait the caller can ask for more chunks.
 func (c *Cache) Ask(r Request, holding bool) Pending {
 	hash := c.hash(r.Key)
 	s := c.shard(hash)
@@ -63,7 +63,7 @@ func (c *Cache) Ask(r Request, holding bool) Pending {
 		s.mu.Unlock()
 		return Pending{err: ErrClosed}
 	}
-	c.frequency.touch(hash)
+	c.frequency.count(hash)
 	if ch := s.chunks[r.Key]; ch != nil && ch.tryAcquire() {
 		s.mu.Unlock()
 		s.hits.Add(1)
@@ -72,7 +72,7 @@ func (c *Cache) Ask(r Request, holding bool) Pending {
 	}
 	if f := s.flights[r.Key]; f != nil {
 		defer s.mu.Unlock()
-		if holding && f.starved {
+		if holding && f.needsSlab {
 			c.metrics.noSlab.Inc()
 			return Pending{err: ErrNoSlab}
 		}
@@ -103,7 +103,7 @@ func (p *Pending) Wait(ctx context.Context) (*Chunk, Outcome, error) {
 	}
 }
 
-// leave gives up waiting, unless the answer came in the same moment.
+// leave stops waiting, unless the flight ended at the same time: then its result counts.
 func (p *Pending) leave(ctx context.Context) (*Chunk, Outcome, error) {
 	f := p.flight
 	outcome := Outcome{Level: Miss}
@@ -111,16 +111,16 @@ func (p *Pending) leave(ctx context.Context) (*Chunk, Outcome, error) {
 		outcome.Level = Joined
 	}
 	f.shard.mu.Lock()
-	if !f.dismissLocked(p.waiter) {
+	if !f.removeWaiterLocked(p.waiter) {
 		f.shard.mu.Unlock()
 		res := <-p.waiter.result
 		return res.chunk, res.outcome, res.err
 	}
-	starved := f.starved
-	f.abandonLocked()
+	needsSlab := f.needsSlab
+	f.endIfUnwantedLocked()
 	f.shard.mu.Unlock()
 	switch err := ctx.Err(); {
-	case !starved:
+	case !needsSlab:
 		return nil, outcome, err
 	case errors.Is(err, context.DeadlineExceeded):
 		f.cache.metrics.noSlab.Inc()
@@ -130,16 +130,16 @@ func (p *Pending) leave(ctx context.Context) (*Chunk, Outcome, error) {
 	}
 }
 
-// Prefetch starts a flight if the chunk is neither cached nor in flight and a slab is free or evictable without
-// waiting. It takes r.Lane for Ahead. follow keeps the read-ahead alive: when its context ends before the load had
-// its turn (see Queued), the flight is dropped, unless somebody else wants it. Returns whether the chunk is there or
-// under way.
+// Prefetch starts a flight in the lane Ahead if the chunk is neither cached nor in flight and a slab is free, or can be
+// made free by evicting. It does not wait. session is the context of the session that reads ahead: when it ends before
+// the load had its turn (see Queued), the flight is cancelled, unless another caller wants the chunk. It returns
+// whether the chunk is in memory or in flight.
 //
-// Chunks that read-ahead brought and nobody has read yet fill at most half of the arena: with more sessions than fit,
-// each would push out what another is about to read, and every chunk would be loaded twice.
-func (c *Cache) Prefetch(follow context.Context, r Request) bool {
+// Chunks that read-ahead brought and that no reader has asked for fill at most half of the arena: with more sessions
+// than fit, each would evict what another is about to read, and every chunk would be loaded twice.
+func (c *Cache) Prefetch(session context.Context, r Request) bool {
 	r.Lane = readerpool.Ahead
-	if r.check(c.arena.slabSize) != nil || follow.Err() != nil {
+	if r.check(c.arena.slabSize) != nil || session.Err() != nil {
 		return false
 	}
 	hash := c.hash(r.Key)
@@ -149,15 +149,15 @@ func (c *Cache) Prefetch(follow context.Context, r Request) bool {
 		s.mu.Unlock()
 		return false
 	}
-	// Looked up under the lock that flights land under: between an earlier look and this one, the flight that a whole
-	// herd is waiting for may have landed, and each of them would load the chunk again.
+	// Looked up under the lock that flights land under: a flight that landed between a look-up without the lock and here
+	// would be repeated by each of its readers.
 	if ch := s.chunks[r.Key]; ch != nil && ch.refs.Load() > 0 {
 		s.mu.Unlock()
 		c.metrics.prefetch[prefetchPresent].Inc()
 		return true
 	}
 	if f := s.flights[r.Key]; f != nil {
-		f.followLocked(follow)
+		f.followLocked(session)
 		s.mu.Unlock()
 		c.metrics.prefetch[prefetchInFlight].Inc()
 		return true
@@ -170,7 +170,7 @@ func (c *Cache) Prefetch(follow context.Context, r Request) bool {
 	}
 	f := c.newFlightLocked(s, r.Key, hash)
 	f.unread = true
-	f.followLocked(follow)
+	f.followLocked(session)
 	s.mu.Unlock()
 	if !f.start(r) {
 		c.metrics.prefetch[prefetchRefused].Inc()

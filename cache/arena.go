@@ -7,12 +7,12 @@ import (
 	"coldtap/internal/invariants"
 )
 
-// parts is how many small places a slab splits into. With 4 MiB slabs a small place has 256 KiB: the class that segment
+// parts is how many small slots a slab splits into. With 4 MiB slabs a small slot has 256 KiB: the class that segment
 // tails, compacted and quiet partitions fall into.
 const parts = 16
 
-// arena is the memory of all chunks: slabs of one size, each of which may be split into parts small places. It knows no
-// locks; Cache.mu guards it.
+// arena is the memory of all chunks: slabs of one size, each of which may be split into small slots. Cache.mu guards
+// it.
 type arena struct {
 	mem       mapping
 	slabSize  int
@@ -20,7 +20,7 @@ type arena struct {
 	slabs     []slab
 	free      []int32 // whole slabs; the one freed last goes first, its pages are warm
 	partial   []int32 // split slabs with free parts
-	used      int64   // bytes of places taken
+	used      int64   // bytes of slots in use
 }
 
 // slab is the state of one slab.
@@ -28,18 +28,18 @@ type slab struct {
 	split    bool
 	freeMask uint16        // of a split slab: bit set = part free
 	at       int32         // of a split slab with free parts: its index in arena.partial
-	owners   [parts]*Chunk // of a split slab: who lives there; nil while loading
+	owners   [parts]*Chunk // of a split slab: the chunk of each part; nil while it is loading
 }
 
-// place is a slab or a part of one.
-type place struct {
+// slot is a slab or a part of one.
+type slot struct {
 	slab int32
 	part int8 // whole when negative
 }
 
 const whole = -1
 
-func (p place) small() bool { return p.part >= 0 }
+func (p slot) small() bool { return p.part >= 0 }
 
 // newArena maps memory/slabSize slabs.
 func newArena(memory int64, slabSize int) (*arena, error) {
@@ -55,18 +55,18 @@ func newArena(memory int64, slabSize int) (*arena, error) {
 	return a, nil
 }
 
-// fits says whether a chunk of n bytes takes a small place.
-func (a *arena) fits(n int) bool { return n <= a.smallSize }
+// isSmall says whether a chunk of n bytes needs a small slot only.
+func (a *arena) isSmall(n int) bool { return n <= a.smallSize }
 
-func (a *arena) size(p place) int64 {
+func (a *arena) size(p slot) int64 {
 	if p.small() {
 		return int64(a.smallSize)
 	}
 	return int64(a.slabSize)
 }
 
-// bytes gives the first n bytes of a place, with no capacity beyond them.
-func (a *arena) bytes(p place, n int) []byte {
+// bytes gives the first n bytes of a slot, with no capacity beyond them.
+func (a *arena) bytes(p slot, n int) []byte {
 	b := a.mem.slab(int(p.slab), a.slabSize)
 	from := 0
 	if p.small() {
@@ -75,47 +75,47 @@ func (a *arena) bytes(p place, n int) []byte {
 	return b[from : from+n : from+n]
 }
 
-// take gives a free place. A small one comes from a slab that is split already, if there is one.
-func (a *arena) take(small bool) (place, bool) {
+// allocate gives a free slot. A small one comes from a slab that is split already, if one has a free part.
+func (a *arena) allocate(small bool) (slot, bool) {
 	if small && len(a.partial) > 0 {
-		return a.takePart(a.partial[len(a.partial)-1]), true
+		return a.allocatePart(a.partial[len(a.partial)-1]), true
 	}
 	if len(a.free) == 0 {
-		return place{}, false
+		return slot{}, false
 	}
 	n := a.free[len(a.free)-1]
 	a.free = a.free[:len(a.free)-1]
 	if !small {
 		a.used += int64(a.slabSize)
-		return place{n, whole}, true
+		return slot{n, whole}, true
 	}
 	s := &a.slabs[n]
 	s.split, s.freeMask, s.at = true, 1<<parts-1, int32(len(a.partial))
 	a.partial = append(a.partial, n)
-	return a.takePart(n), true
+	return a.allocatePart(n), true
 }
 
-func (a *arena) takePart(n int32) place {
+func (a *arena) allocatePart(n int32) slot {
 	s := &a.slabs[n]
 	part := bits.TrailingZeros16(s.freeMask)
 	s.freeMask &^= 1 << part
 	if s.freeMask == 0 {
-		a.unlist(s)
+		a.unlistPartial(s)
 	}
 	a.used += int64(a.smallSize)
-	return place{n, int8(part)}
+	return slot{n, int8(part)}
 }
 
-// unlist takes a split slab out of the list of those with free parts.
-func (a *arena) unlist(s *slab) {
+// unlistPartial takes a split slab out of the list of those with free parts.
+func (a *arena) unlistPartial(s *slab) {
 	last := a.partial[len(a.partial)-1]
 	a.partial[s.at] = last
 	a.slabs[last].at = s.at
 	a.partial = a.partial[:len(a.partial)-1]
 }
 
-// put takes a place back. A slab whose parts are all free is whole again.
-func (a *arena) put(p place) {
+// release takes a slot back. A slab whose parts are all free is whole again.
+func (a *arena) release(p slot) {
 	invariants.Scribble(a.bytes(p, int(a.size(p))))
 	a.used -= a.size(p)
 	if !p.small() {
@@ -130,20 +130,20 @@ func (a *arena) put(p place) {
 	}
 	s.freeMask |= 1 << p.part
 	if s.freeMask == 1<<parts-1 {
-		a.unlist(s)
+		a.unlistPartial(s)
 		s.split = false
 		a.free = append(a.free, p.slab)
 	}
 }
 
-// own notes who lives in a small place, so that a slab can be emptied as one.
-func (a *arena) own(p place, ch *Chunk) {
+// setOwner records the chunk of a small slot, so that the chunks of a slab can be evicted together.
+func (a *arena) setOwner(p slot, ch *Chunk) {
 	if p.small() {
 		a.slabs[p.slab].owners[p.part] = ch
 	}
 }
 
-// slabsInUse counts slabs that are taken, wholly or in part.
+// slabsInUse counts slabs that are in use, wholly or in part.
 func (a *arena) slabsInUse() int { return len(a.slabs) - len(a.free) }
 
 func (a *arena) total() int64 { return int64(len(a.slabs)) * int64(a.slabSize) }

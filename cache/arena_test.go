@@ -23,16 +23,16 @@ func newTestArena(t *testing.T, slabs int) *arena {
 func TestArenaGivesEachPlaceOnce(t *testing.T) {
 	a := newTestArena(t, 3)
 	taken := map[*byte]bool{}
-	take := func(small bool) (place, bool) {
-		p, ok := a.take(small)
+	take := func(small bool) (slot, bool) {
+		p, ok := a.allocate(small)
 		if ok {
 			b := a.bytes(p, int(a.size(p)))
 			if cap(b) != len(b) {
-				t.Fatal("a place can be appended to, into its neighbour")
+				t.Fatal("a slot can be appended to, into its neighbour")
 			}
 			at := unsafe.SliceData(b)
 			if taken[at] {
-				t.Fatalf("place %v was taken already", p)
+				t.Fatalf("slot %v was taken already", p)
 			}
 			taken[at] = true
 		}
@@ -44,11 +44,11 @@ func TestArenaGivesEachPlaceOnce(t *testing.T) {
 	}
 	for range 2 * parts {
 		if _, ok := take(true); !ok {
-			t.Fatal("two free slabs hold fewer than 32 small places")
+			t.Fatal("two free slabs hold fewer than 32 small slots")
 		}
 	}
 	if _, ok := take(true); ok {
-		t.Error("a small place in a full arena")
+		t.Error("a small slot in a full arena")
 	}
 	if _, ok := take(false); ok {
 		t.Error("a slab in a full arena")
@@ -56,8 +56,8 @@ func TestArenaGivesEachPlaceOnce(t *testing.T) {
 	if a.used != a.total() || a.slabsInUse() != 3 {
 		t.Errorf("%d of %d bytes, %d slabs in use", a.used, a.total(), a.slabsInUse())
 	}
-	a.put(whole)
-	if p, ok := a.take(false); !ok || p != whole {
+	a.release(whole)
+	if p, ok := a.allocate(false); !ok || p != whole {
 		t.Error("the slab given back is not to be had")
 	}
 }
@@ -65,23 +65,23 @@ func TestArenaGivesEachPlaceOnce(t *testing.T) {
 func TestSmallPlacesMergeAgain(t *testing.T) {
 	a := newTestArena(t, 1)
 	for range 3 {
-		var places []place
+		var slots []slot
 		for range parts {
-			p, _ := a.take(true)
-			places = append(places, p)
+			p, _ := a.allocate(true)
+			slots = append(slots, p)
 		}
-		rand.Shuffle(parts, func(i, j int) { places[i], places[j] = places[j], places[i] })
-		for _, p := range places {
-			if _, ok := a.take(false); ok {
+		rand.Shuffle(parts, func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
+		for _, p := range slots {
+			if _, ok := a.allocate(false); ok {
 				t.Fatal("a slab with a small chunk in it was given as a whole")
 			}
-			a.put(p)
+			a.release(p)
 		}
-		p, ok := a.take(false)
+		p, ok := a.allocate(false)
 		if !ok {
 			t.Fatal("sixteen free parts are not a slab again")
 		}
-		a.put(p)
+		a.release(p)
 	}
 	if a.used != 0 || a.slabsInUse() != 0 {
 		t.Errorf("%d bytes, %d slabs in use", a.used, a.slabsInUse())
@@ -92,11 +92,11 @@ func TestSmallPlacesMergeAgain(t *testing.T) {
 func TestArenaAccounts(t *testing.T) {
 	a := newTestArena(t, 5)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var held []place
+	var held []slot
 	var sum int64
 	for range 5000 {
 		if rnd.IntN(2) == 0 {
-			if p, ok := a.take(rnd.IntN(4) > 0); ok {
+			if p, ok := a.allocate(rnd.IntN(4) > 0); ok {
 				held = append(held, p)
 				sum += a.size(p)
 			}
@@ -106,7 +106,7 @@ func TestArenaAccounts(t *testing.T) {
 			held[i] = held[len(held)-1]
 			held = held[:len(held)-1]
 			sum -= a.size(p)
-			a.put(p)
+			a.release(p)
 		}
 		slabs := map[int32]bool{}
 		for _, p := range held {
@@ -123,9 +123,9 @@ func TestFreedMemoryIsPoisoned(t *testing.T) {
 		t.Skip("only in builds with -race or the tag invariants")
 	}
 	a := newTestArena(t, 1)
-	p, _ := a.take(false)
+	p, _ := a.allocate(false)
 	b := a.bytes(p, testChunk)
-	a.put(p)
+	a.release(p)
 	if b[0] != invariants.Poison || b[testChunk-1] != invariants.Poison {
 		t.Error("whoever reads after Release sees the old bytes")
 	}

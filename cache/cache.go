@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// minSlabs is the smallest arena that works: a chunk being sent, one being loaded behind it, and one to spare in the
-// window and in ristretto.
+// minSlabs is the smallest arena that works: a chunk that is being sent, the next one that is being loaded, and one
+// each for the window and for ristretto.
 const minSlabs = 4
 
 // Config sizes a Cache.
@@ -23,8 +23,8 @@ type Config struct {
 	WindowShare   float64       // recency window's share of the arena, above 0 and up to 1; default 0.5. The rest is ristretto's
 	FlightTimeout time.Duration // a load's own deadline, and how long a load waits for a slab at most; default 60 s
 	Registerer    prometheus.Registerer
-	// Pressure is called (not concurrently, at most every 100 ms) while somebody waits for a slab and readers hold them
-	// all, or no slab came free for 100 ms: whoever pins longest should let go. May be nil.
+	// Pressure is called (not concurrently, at most every 100 ms) while loads wait for a slab and readers hold all slabs,
+	// or no load got one for 100 ms. It should make the reader release its chunks that has held them longest. May be nil.
 	Pressure func()
 }
 
@@ -39,27 +39,27 @@ type Cache struct {
 	windowBytes   int64
 	unreadLimit   int64 // half of the slabs
 
-	base    context.Context // of all flights
+	base    context.Context // parent of the flights' contexts
 	cancel  context.CancelFunc
 	running sync.WaitGroup // flights, and calls that use frequency; none begins once closed is set
 	flights atomic.Int64   // in the tables
-	unread  atomic.Int64   // chunks of read-ahead, in flight or in memory, that nobody has read
-	waiting atomic.Int32   // len(claims), for Release
+	unread  atomic.Int64   // chunks of read-ahead, in flight or in memory, that no reader has asked for
+	waiting atomic.Int32   // len(queue), for Release
 	ended   chan struct{}  // closed when Close has nothing left to do
 
-	// policy makes moves between window and ristretto one at a time, so that what our lists say and what ristretto is
-	// told agree.
+	// policy is held for moves out of the window and for calls that change ristretto, so that ristretto and our lists
+	// agree on where each chunk is.
 	policy sync.Mutex
 
 	mu        sync.Mutex
 	arena     *arena
 	window    list
-	main      list
+	frequent  list // chunks that ristretto has, or is deciding on
 	bySegment segments
-	claims    []*claim
-	reserved  int64  // bytes of places of loads in flight
-	grants    uint64 // places given to loads so far
-	pressing  bool   // a goroutine calls onPressure
+	queue     []*slabWaiter // loads that wait for a slot
+	reserved  int64         // bytes of slots of loads in flight
+	grants    uint64        // slots given to loads so far
+	pressing  bool          // a goroutine calls onPressure
 	pressed   time.Time
 	closed    bool
 }
@@ -108,7 +108,7 @@ func newCache(cfg Config, hash func(Key) uint64) (*Cache, error) {
 		a.unmap()
 		return nil, err
 	}
-	lfu, err := newTinyLFU(len(a.slabs), a.total()-c.windowBytes, c.expel)
+	lfu, err := newTinyLFU(len(a.slabs), a.total()-c.windowBytes, c.evictRefused)
 	if err != nil {
 		a.unmap()
 		return nil, err
@@ -125,8 +125,8 @@ func (c *Cache) SlabsInUse() int {
 	return c.arena.slabsInUse()
 }
 
-// enter begins a call that uses frequency; false once the cache is closing. c.running.Done ends it.
-func (c *Cache) enter() bool {
+// startCall keeps Close from closing ristretto until c.running.Done; false once the cache is closing.
+func (c *Cache) startCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -136,10 +136,10 @@ func (c *Cache) enter() bool {
 	return true
 }
 
-// DropSegment forgets every chunk of a segment and stops flights from entering the cache. When it returns no look-up
-// finds one; readers keep what they hold.
+// DropSegment forgets every chunk of a segment and keeps what its flights load out of the cache. When it returns, no
+// look-up finds one of the chunks; readers keep what they hold.
 func (c *Cache) DropSegment(key tier.SegmentKey) {
-	if !c.enter() {
+	if !c.startCall() {
 		return
 	}
 	defer c.running.Done()
@@ -148,55 +148,42 @@ func (c *Cache) DropSegment(key tier.SegmentKey) {
 	}
 	c.policy.Lock()
 	defer c.policy.Unlock()
-	var dropped, inFrequency []*Chunk
+	var removals []removal
 	c.mu.Lock()
 	for ch := c.bySegment[key]; ch != nil; ch = c.bySegment[key] {
-		if ch.home == inMain {
-			inFrequency = append(inFrequency, ch)
-		}
-		c.detachLocked(ch)
-		dropped = append(dropped, ch)
+		removals = append(removals, c.detachLocked(ch))
 	}
 	c.mu.Unlock()
-	for _, ch := range dropped {
-		c.shard(ch.hash).remove(ch)
-		ch.Release()
+	c.finishRemovals(byDrop, removals...)
+	for _, r := range removals {
+		r.chunk.Release()
 	}
-	for _, ch := range inFrequency {
-		c.frequency.forget(ch.hash)
-	}
-	c.metrics.evictions[byDrop].Add(float64(len(dropped)))
 }
 
 // Drop forgets one chunk, whose bytes turned out not to be those of the log; readers keep what they hold. When it
-// returns no look-up finds this chunk; one that was loaded since under the same key stays. The caller need not hold the
-// chunk.
+// returns, no look-up finds this chunk; another one that was loaded since under the same key stays. The caller need not
+// hold the chunk.
 func (c *Cache) Drop(ch *Chunk) {
-	if !c.enter() {
+	if !c.startCall() {
 		return
 	}
 	defer c.running.Done()
 	c.policy.Lock()
 	defer c.policy.Unlock()
 	c.mu.Lock()
-	was := ch.home
-	if was != nowhere {
-		c.detachLocked(ch)
-	}
-	c.mu.Unlock()
-	// Also when somebody else has just detached it, who may not have come this far.
-	c.shard(ch.hash).remove(ch)
-	if was == nowhere {
+	if ch.residency == notCached {
+		c.mu.Unlock()
+		// Another goroutine may have taken it out of the lists just now, and out of the index not yet.
+		c.shard(ch.hash).remove(ch)
 		return
 	}
+	r := c.detachLocked(ch)
+	c.mu.Unlock()
+	c.finishRemovals(byDrop, r)
 	ch.Release()
-	if was == inMain {
-		c.frequency.forget(ch.hash)
-	}
-	c.metrics.evictions[byDrop].Inc()
 }
 
-// dropFlights keeps a segment's flights out of the cache. Those that nobody waits for end.
+// dropFlights keeps what a segment's flights load out of the cache. Flights without waiters end.
 func (s *shard) dropFlights(key tier.SegmentKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,9 +201,9 @@ func (s *shard) dropFlights(key tier.SegmentKey) {
 	}
 }
 
-// Close refuses new loads with ErrClosed, ends flights and frees the arena; chunks still referenced stay valid until
-// released, and the arena is unmapped with the last of them. It returns the error of ctx when flights have not ended by
-// then; they are still waited for in the background. Calling it again waits again.
+// Close refuses new loads with ErrClosed, ends flights and frees the arena. Chunks that readers hold stay valid until
+// they are released, and the arena is unmapped with the last of them. When ctx ends before the flights, its error is
+// returned, and Close goes on in the background. Calling it again waits again.
 func (c *Cache) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed
@@ -240,14 +227,14 @@ func (c *Cache) Close(ctx context.Context) error {
 	}
 }
 
-// end lets go of everything once nothing runs any more. Ristretto comes last: its methods panic when they race with its
-// Close.
+// end drops all chunks when the last flight and the last call have ended. It closes ristretto last, whose methods panic
+// when they race with its Close.
 func (c *Cache) end() {
 	defer close(c.ended)
 	c.running.Wait()
 	var cached []*Chunk
 	c.mu.Lock()
-	for _, l := range []*list{&c.window, &c.main} {
+	for _, l := range []*list{&c.window, &c.frequent} {
 		for l.coldest != nil {
 			cached = append(cached, l.coldest)
 			c.detachLocked(l.coldest)

@@ -376,7 +376,7 @@ func TestDrop(t *testing.T) {
 	for n := range 12 { // more than the window holds
 		mustRead(t, c, st.chunkOf(1, n))
 	}
-	c.frequency.settle()
+	c.frequency.waitDecided()
 	for _, n := range []int{0, 11} {
 		held, ok := c.TryAcquire(st.chunkOf(1, n).Key)
 		if !ok {

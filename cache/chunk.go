@@ -12,30 +12,22 @@ type Chunk struct {
 	key    Key
 	hash   uint64
 	bytes  []byte
-	place  place
+	slot   slot
 	landed time.Time // when the load ended
 
-	// refs counts holders; the cache is one of them while home is not nowhere. It never leaves zero again.
+	// refs counts holders; the cache is one of them unless residency is notCached. Once it is zero, it stays zero.
 	refs atomic.Int32
-	// uses is 0 while only read-ahead asked for the chunk, 1 after one use, 2 after more: a second life in the window.
+	// uses is 0 while no reader has asked for the chunk (read-ahead brought it), 1 after one use, and 2 after more, for
+	// which it gets a second round in the window.
 	uses atomic.Int32
 	// verified packs the range whose batch CRCs were checked: from in the high half, to in the low.
 	verified atomic.Uint64
 
 	// Guarded by Cache.mu.
-	home           home
-	warmer, colder *Chunk // neighbours in the list of home
+	residency      residency
+	warmer, colder *Chunk // neighbours in the list that it is in
 	sibling, elder *Chunk // next and previous chunk of the same segment
 }
-
-// home says which list holds a chunk.
-type home uint8
-
-const (
-	nowhere home = iota // not cached: held by readers only, or dead
-	inWindow
-	inMain // handed to ristretto, which may still be making up its mind
-)
 
 // Bytes are the chunk's bytes. Read-only.
 func (ch *Chunk) Bytes() []byte { return ch.bytes }
@@ -46,7 +38,7 @@ func (ch *Chunk) Key() Key { return ch.key }
 // Retain takes one more reference. The caller must hold one.
 func (ch *Chunk) Retain() {
 	if ch.refs.Add(1) <= 1 {
-		panic("cache: chunk retained by somebody who does not hold it")
+		panic("cache: chunk retained by a caller that does not hold it")
 	}
 }
 
@@ -54,18 +46,21 @@ func (ch *Chunk) Retain() {
 func (ch *Chunk) Release() {
 	switch n := ch.refs.Add(-1); {
 	case n == 0:
-		ch.cache.free(ch)
+		c := ch.cache // which has dropped it before
+		c.mu.Lock()
+		c.freeSlotLocked(ch)
+		c.mu.Unlock()
 	case n < 0:
 		panic("cache: chunk released twice")
 	case n == 1 && ch.cache.waiting.Load() > 0:
-		// Only the cache holds it now: whoever waits for a slab may take it. The count fell before the look at waiting,
-		// and who waits first says so and then looks at the counts; so one of the two sees the other.
+		// Only the cache holds it now, so a load that waits for a slab may evict it. The count falls before waiting is
+		// read; a load first sets waiting and then reads the counts; so one of the two sees the other.
 		ch.cache.wakeFirst()
 	}
 }
 
-// tryAcquire takes a reference unless the chunk is dead. A look-up without a lock may come upon a chunk that is being
-// evicted; a plain increment would bring it back to life with its slab in other hands.
+// tryAcquire takes a reference unless there is none left. A look-up may find a chunk that is being evicted at the same
+// time; a plain increment would make a holder of it when its slab already belongs to another chunk.
 func (ch *Chunk) tryAcquire() bool {
 	for {
 		n := ch.refs.Load()
@@ -78,7 +73,7 @@ func (ch *Chunk) tryAcquire() bool {
 	}
 }
 
-// used notes a use. The count saturates so that hits on a hot chunk write nothing.
+// used counts a use. The count ends at 2, so that hits on a hot chunk write nothing.
 func (ch *Chunk) used() {
 	switch ch.uses.Load() {
 	case 0:

@@ -9,7 +9,7 @@
 // segments don't waste a whole one.
 //
 // When no slab is free, the coldest chunk that nobody holds goes. When readers and flights hold every slab, loads wait
-// in order of arrival, and Config.Pressure is told.
+// in order of arrival, and Config.Pressure is called.
 //
 // # Who owns a chunk
 //

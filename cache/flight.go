@@ -12,7 +12,7 @@ import (
 	"coldtap/readerpool"
 )
 
-// flight is the one load of a key. It runs in a goroutine of the cache. shard.mu guards the second group of fields.
+// flight is the one load of a key. It runs in a goroutine of the cache.
 type flight struct {
 	cache  *Cache
 	shard  *shard
@@ -21,19 +21,20 @@ type flight struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	// Guarded by shard.mu.
 	waiters   []*waiter
-	leader    *waiter // whose Source loads; nil for read-ahead, and once it has its answer or left
-	followers int     // sessions whose read-ahead this is
-	unfollow  []func() bool
-	demanded  bool // somebody has waited, so the chunk is not merely ahead
-	starved   bool // waits for a slab
-	queued    bool // the Source waits for its turn
-	unread    bool // counted in Cache.unread
-	dropped   bool // the segment is gone: the chunk stays out of the cache
-	over      bool // left the table
+	leader    *waiter       // whose Source loads; nil for read-ahead, and once it has its answer or left
+	followers int           // sessions that read ahead and want this chunk
+	unfollow  []func() bool // stop watching the followers' contexts
+	demanded  bool          // a reader has waited, so the chunk was not loaded by read-ahead alone
+	needsSlab bool          // waits for a slab
+	queued    bool          // the Source waits for its turn (Queued)
+	unread    bool          // counted in Cache.unread
+	dropped   bool          // the segment is gone: the chunk stays out of the cache
+	ended     bool          // it left the table
 }
 
-// waiter is one caller's stake in a flight.
+// waiter is a caller that waits for a flight.
 type waiter struct {
 	request Request
 	holding bool // must not wait for a slab
@@ -49,9 +50,9 @@ type result struct {
 
 type flightKey struct{}
 
-// Queued tells the flight behind ctx that its load waits for its turn, until begun is called. A flight that waits is
-// dropped when nobody wants it any more: ctx ends. One that has begun, or never said that it waits, goes on and fills
-// the cache. With a context that comes from no flight it does nothing.
+// Queued is called by a Source whose load waits for its turn; begun ends the waiting. While a load waits, its flight is
+// cancelled (ctx ends) when the last reader and the last session that reads ahead have left it. At any other time the
+// load goes on without them and fills the cache. ctx is the one that LoadChunk got; with another one nothing happens.
 func Queued(ctx context.Context) (begun func()) {
 	f, ok := ctx.Value(flightKey{}).(*flight)
 	if !ok {
@@ -64,22 +65,21 @@ func Queued(ctx context.Context) (begun func()) {
 func (f *flight) setQueued(queued bool) {
 	f.shard.mu.Lock()
 	f.queued = queued
-	f.abandonLocked()
+	f.endIfUnwantedLocked()
 	f.shard.mu.Unlock()
 }
 
-// newFlightLocked enters a flight into the table.
+// newFlightLocked puts a new flight into the table.
 func (c *Cache) newFlightLocked(s *shard, key Key, hash uint64) *flight {
 	f := &flight{cache: c, shard: s, key: key, hash: hash}
 	f.ctx, f.cancel = context.WithCancel(context.WithValue(c.base, flightKey{}, f))
 	s.flights[key] = f
-	c.running.Add(1) // shard.closed was false, so Close does not wait yet
+	c.running.Add(1) // shard.closed is false, so Close does not wait yet
 	c.flights.Add(1)
 	return f
 }
 
-// start reserves a place, if that needs no waiting, and begins the load. It says whether the load is under way with a
-// place.
+// start begins the load, with a slot if one can be reserved without waiting: then it returns true.
 func (f *flight) start(r Request) bool {
 	p, ok := f.cache.tryReserve(r.Len, r.Lane == readerpool.Ahead)
 	if ok {
@@ -87,7 +87,7 @@ func (f *flight) start(r Request) bool {
 		return true
 	}
 	f.shard.mu.Lock()
-	f.starved = true
+	f.needsSlab = true
 	for _, w := range f.waiters {
 		if w.holding {
 			w.result <- result{err: ErrNoSlab}
@@ -106,12 +106,12 @@ func (f *flight) start(r Request) bool {
 		return false
 	}
 	f.shard.mu.Unlock()
-	go f.run(r, place{}, false)
+	go f.run(r, slot{}, false)
 	return false
 }
 
 // run is the flight's goroutine.
-func (f *flight) run(r Request, p place, reserved bool) {
+func (f *flight) run(r Request, p slot, reserved bool) {
 	c := f.cache
 	defer c.running.Done()
 	defer f.cancel()
@@ -125,8 +125,8 @@ func (f *flight) run(r Request, p place, reserved bool) {
 			return
 		}
 		f.shard.mu.Lock()
-		f.starved = false
-		if f.leader == nil && len(f.waiters) > 0 { // it left meanwhile, or could not wait
+		f.needsSlab = false
+		if f.leader == nil && len(f.waiters) > 0 { // the leader has left, or could not wait for a slab
 			r = f.promoteLocked()
 		}
 		f.shard.mu.Unlock()
@@ -141,10 +141,10 @@ func (f *flight) run(r Request, p place, reserved bool) {
 		if f.ctx.Err() == nil {
 			c.metrics.loadErrors.Inc()
 		}
-		// The first failure may be the leader's bad luck (refused as read-ahead, an outdated Source). The second is not.
+		// The first failure may concern the leader alone: the pool refuses read-ahead first, or its Source is outdated.
 		next, again := f.retry(attempt, cost, err)
 		if !again {
-			c.giveBack(p)
+			c.unreserve(p)
 			f.fail(cost, err)
 			return
 		}
@@ -152,7 +152,7 @@ func (f *flight) run(r Request, p place, reserved bool) {
 	}
 }
 
-// load calls the Source under the flight's deadline. A panic is an error like another.
+// load calls the Source under the flight's deadline. A panic is returned as an error.
 func (f *flight) load(r Request, dst []byte) (cost readcost.Cost, err error) {
 	f.cache.metrics.loads.Inc()
 	ctx, cancel := context.WithTimeout(f.ctx, f.cache.flightTimeout)
@@ -171,34 +171,35 @@ func (f *flight) load(r Request, dst []byte) (cost readcost.Cost, err error) {
 	return cost, err
 }
 
-// retry answers the leader and gives the turn to another waiter, if this was the first attempt and there is one.
+// retry returns the error to the leader and makes another waiter the leader, if this was the first attempt and there is
+// one.
 func (f *flight) retry(attempt int, cost readcost.Cost, err error) (Request, bool) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.queued = false
-	if attempt > 1 || f.over || f.shard.closed || len(f.waiters) == 0 || len(f.waiters) == 1 && f.leader != nil {
+	if attempt > 1 || f.ended || f.shard.closed || len(f.waiters) == 0 || len(f.waiters) == 1 && f.leader != nil {
 		return Request{}, false
 	}
 	if w := f.leader; w != nil {
-		f.dismissLocked(w)
+		f.removeWaiterLocked(w)
 		w.result <- result{outcome: Outcome{Level: Miss, Cost: cost}, err: err}
 	}
 	return f.promoteLocked(), true
 }
 
-// promoteLocked makes the waiter in the greatest hurry the leader. There must be one.
+// promoteLocked makes the waiter in the lane of the highest priority the leader. There must be a waiter.
 func (f *flight) promoteLocked() Request {
 	f.leader = slices.MinFunc(f.waiters, func(a, b *waiter) int { return int(a.request.Lane) - int(b.request.Lane) })
 	return f.leader.request
 }
 
-// land makes the loaded bytes a chunk and gives it to everybody who waits. All references are counted before anybody
-// hears of it; the flight keeps none, so that what a reader releases is evictable at once.
-func (f *flight) land(p place, bytes []byte, cost readcost.Cost) {
+// land makes the loaded bytes a chunk and gives it to all waiters. All references are counted before the first waiter
+// has the chunk; the flight keeps none, so that a chunk can be evicted as soon as its readers have released it.
+func (f *flight) land(p slot, bytes []byte, cost readcost.Cost) {
 	c, s := f.cache, f.shard
-	ch := &Chunk{cache: c, key: f.key, hash: f.hash, bytes: bytes, place: p, landed: time.Now()}
+	ch := &Chunk{cache: c, key: f.key, hash: f.hash, bytes: bytes, slot: p, landed: time.Now()}
 	s.mu.Lock()
-	// A flight that was abandoned and ended well all the same may find that a later one was faster.
+	// A flight that left the table when it was cancelled may succeed all the same, after a later one for the key.
 	other := s.chunks[f.key]
 	keep := !f.dropped && !s.closed && (other == nil || other.refs.Load() <= 0)
 	refs := len(f.waiters)
@@ -218,7 +219,7 @@ func (f *flight) land(p place, bytes []byte, cost readcost.Cost) {
 		c.admitLocked(ch)
 		c.wakeFirstLocked() // read-ahead lands evictable
 	case refs == 0:
-		c.endLocked(ch)
+		c.freeSlotLocked(ch)
 	}
 	c.mu.Unlock()
 	if keep {
@@ -234,7 +235,7 @@ func (f *flight) land(p place, bytes []byte, cost readcost.Cost) {
 	}
 }
 
-// fail tells everybody who still waits.
+// fail gives the error to all waiters.
 func (f *flight) fail(cost readcost.Cost, err error) {
 	f.shard.mu.Lock()
 	if f.shard.closed {
@@ -257,12 +258,12 @@ func (f *flight) outcomeLocked(w *waiter, cost readcost.Cost) Outcome {
 	return Outcome{Level: Joined}
 }
 
-// endLocked takes the flight out of the table. Nobody can join it any more.
+// endLocked takes the flight out of the table. It cannot be joined any more.
 func (f *flight) endLocked() {
-	if f.over {
+	if f.ended {
 		return
 	}
-	f.over = true
+	f.ended = true
 	f.waiters, f.leader = nil, nil
 	if f.shard.flights[f.key] == f {
 		delete(f.shard.flights, f.key)
@@ -278,9 +279,9 @@ func (f *flight) endLocked() {
 	f.cache.flights.Add(-1)
 }
 
-// abandonLocked ends a flight that nobody wants, if it has not begun.
-func (f *flight) abandonLocked() {
-	if !f.over && len(f.waiters) == 0 && f.followers == 0 && (f.starved || f.queued) {
+// endIfUnwantedLocked ends a flight without waiters and followers that still waits for a slab or for its Source's turn.
+func (f *flight) endIfUnwantedLocked() {
+	if !f.ended && len(f.waiters) == 0 && f.followers == 0 && (f.needsSlab || f.queued) {
 		f.endLocked()
 		f.cancel()
 	}
@@ -292,8 +293,8 @@ func (f *flight) joinLocked(w *waiter) {
 	f.demanded = true
 }
 
-// dismissLocked removes a waiter; false when it has been answered already.
-func (f *flight) dismissLocked(w *waiter) bool {
+// removeWaiterLocked removes a waiter; false when it has its result already.
+func (f *flight) removeWaiterLocked(w *waiter) bool {
 	i := slices.Index(f.waiters, w)
 	if i < 0 {
 		return false
@@ -305,7 +306,7 @@ func (f *flight) dismissLocked(w *waiter) bool {
 	return true
 }
 
-// followLocked keeps the flight wanted until ctx ends.
+// followLocked makes the session behind ctx a follower of the flight until ctx ends.
 func (f *flight) followLocked(ctx context.Context) {
 	f.followers++
 	if ctx.Done() == nil {
@@ -314,7 +315,7 @@ func (f *flight) followLocked(ctx context.Context) {
 	f.unfollow = append(f.unfollow, context.AfterFunc(ctx, func() {
 		f.shard.mu.Lock()
 		f.followers--
-		f.abandonLocked()
+		f.endIfUnwantedLocked()
 		f.shard.mu.Unlock()
 	}))
 }

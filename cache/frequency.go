@@ -6,15 +6,15 @@ import (
 
 // frequency decides which chunks stay when they fall out of the window.
 type frequency interface {
-	// touch counts a look-up, found or not.
-	touch(hash uint64)
-	// offer hands a chunk over. True: expel will be called for it exactly once, now or later. False: it never had it.
+	// count counts a look-up, found or not.
+	count(hash uint64)
+	// offer hands a chunk over. True: evicted is called for it exactly once, now or later. False: it was not taken.
 	offer(hash uint64, ch *Chunk, cost int64) bool
-	// settle returns when every offer made before has been decided.
-	settle()
-	// forget makes it let go of the chunk with this hash, if it has one: expel is called for it.
+	// waitDecided returns when every offer made before has been decided.
+	waitDecided()
+	// forget removes the chunk with this hash, if there is one: evicted is called for it.
 	forget(hash uint64)
-	// close ends it. No other call may run or follow.
+	// close ends it. No other call may run at the time or follow.
 	close()
 }
 
@@ -24,8 +24,9 @@ type tinyLFU struct {
 }
 
 // newTinyLFU makes a tinyLFU that keeps chunks of at most budget bytes together, out of an arena of slabs slabs.
-// expel is called with a nil chunk too, from any goroutine that calls a method, or ristretto's own.
-func newTinyLFU(slabs int, budget int64, expel func(*Chunk)) (*tinyLFU, error) {
+// evicted is called for each chunk that it refuses, evicts or forgets, and with nil for unknown keys, on the goroutine
+// of any caller, or on ristretto's own.
+func newTinyLFU(slabs int, budget int64, evicted func(*Chunk)) (*tinyLFU, error) {
 	rc, err := ristretto.NewCache(&ristretto.Config[uint64, *Chunk]{
 		// The documented 10 counters an entry cost 1 to 5 points of hit ratio with a hot set under scans; 100 cost 300
 		// bytes a chunk.
@@ -34,10 +35,10 @@ func newTinyLFU(slabs int, budget int64, expel func(*Chunk)) (*tinyLFU, error) {
 		BufferItems: 64,
 		// Costs are bytes of the arena; ristretto's own 56 bytes an entry are not in it.
 		IgnoreInternalCost: true,
-		// Keys are hashes already. A conflict hash would make ristretto drop values without telling; whole keys are
-		// compared in our index.
+		// Keys are hashes already. With a conflict hash ristretto would drop values without a call of OnExit;
+		// whole keys are compared in our index.
 		KeyToHash: func(hash uint64) (uint64, uint64) { return hash, 0 },
-		OnExit:    expel,
+		OnExit:    evicted,
 		// Nothing here expires, so its sweep has no work: once a day instead of every 2.5 s.
 		TtlTickerDurationInSec: 86400,
 	})
@@ -47,13 +48,13 @@ func newTinyLFU(slabs int, budget int64, expel func(*Chunk)) (*tinyLFU, error) {
 	return &tinyLFU{rc}, nil
 }
 
-func (t *tinyLFU) touch(hash uint64) { t.cache.Get(hash) }
+func (t *tinyLFU) count(hash uint64) { t.cache.Get(hash) }
 
 func (t *tinyLFU) offer(hash uint64, ch *Chunk, cost int64) bool {
 	return t.cache.Set(hash, ch, cost)
 }
 
-func (t *tinyLFU) settle() { t.cache.Wait() }
+func (t *tinyLFU) waitDecided() { t.cache.Wait() }
 
 func (t *tinyLFU) forget(hash uint64) { t.cache.Del(hash) }
 

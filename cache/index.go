@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// shardCount spreads the index over enough locks that cores rarely meet: 64 against the 2 to 32 cores this runs on.
+// shardCount is how many locks the index has: 64, so that the 2 to 32 cores this runs on rarely wait for the same one.
 const shardCount = 64
 
 // shard is a part of the index: what is in memory and what is in flight.
@@ -16,15 +16,15 @@ type shard struct {
 	flights map[Key]*flight
 	closed  bool
 
-	hits atomic.Uint64 // look-ups answered from memory; here because a common counter would be the one line all cores write
+	hits atomic.Uint64 // look-ups answered from memory, by shard: all cores would write to the cache line of a common counter
 
 	_ [64]byte // the next shard's lock lives in another cache line
 }
 
 var seed = maphash.MakeSeed()
 
-// hashKey spreads keys over shards and names them to ristretto, which keeps no more than the hash. Two keys may share
-// one: the index compares whole keys, and ristretto's replies are about the chunk, not the key.
+// hashKey spreads keys over shards, and is all of a key that ristretto keeps. Two keys may have the same hash: the
+// index compares whole keys, and ristretto's callbacks name the chunk, not the key.
 func hashKey(k Key) uint64 { return maphash.Comparable(seed, k) }
 
 func (c *Cache) shard(hash uint64) *shard { return &c.shards[hash%shardCount] }
@@ -37,8 +37,8 @@ func (s *shard) find(c *Cache, key Key, hash uint64) *Chunk {
 		s.mu.RUnlock()
 		return nil
 	}
-	// Under the lock, because ristretto must not be touched once Close has passed here.
-	c.frequency.touch(hash)
+	// Under the lock, because Close sets closed under it before it closes ristretto.
+	c.frequency.count(hash)
 	s.mu.RUnlock()
 	s.hits.Add(1)
 	ch.used()

@@ -50,7 +50,7 @@ func (l *list) unlink(ch *Chunk) {
 	ch.warmer, ch.colder = nil, nil
 }
 
-// segments finds the cached chunks of a segment without a look at all the others. Cache.mu guards it.
+// segments finds the cached chunks of a segment, as linked lists. Cache.mu guards it.
 type segments map[tier.SegmentKey]*Chunk
 
 func (s segments) add(ch *Chunk) {

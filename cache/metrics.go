@@ -4,9 +4,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Why a chunk left the cache.
 const (
-	byWindow    = iota // read-ahead that nobody read, fallen out of the window
+	byWindow    = iota // read-ahead that no reader has read, when it fell out of the window
 	byFrequency        // ristretto refused it or chose it as victim
-	byForce            // the window had nothing to give, so the coldest of ristretto's went
+	byForce            // a slab was needed and the window had none: the coldest of ristretto's chunks, or all of a split slab
 	byDrop             // its segment is gone, or its bytes are damaged
 	evictionReasons
 )
@@ -131,10 +131,10 @@ func (c *Cache) hits() float64 {
 // once a scrape.
 func (c *Cache) pinnedLocked() int64 {
 	pinned := c.arena.used - c.reserved
-	for _, l := range []*list{&c.window, &c.main} {
+	for _, l := range []*list{&c.window, &c.frequent} {
 		for ch := l.coldest; ch != nil; ch = ch.warmer {
 			if ch.refs.Load() == 1 {
-				pinned -= c.arena.size(ch.place)
+				pinned -= c.arena.size(ch.slot)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ type Level uint8
 const (
 	Mem    Level = iota // it was in memory
 	Miss                // this caller's flight fetched it
-	Joined              // somebody else's flight did
+	Joined              // the flight of another caller fetched it
 )
 
 // check refuses what no chunk can satisfy.

@@ -2,66 +2,99 @@ package cache
 
 import "time"
 
-// unreadGrace is how long a chunk that read-ahead brought is spared while nobody has read it. A reader that takes
-// longer for two chunks does not need them ahead; and without an end, chunks of readers that left would hold their
+// unreadGrace is how long a chunk that read-ahead brought is spared while no reader has read it. A reader that takes
+// longer for two chunks does not need them ahead; and without an end, chunks of readers that left would keep their
 // slabs for ever.
 const unreadGrace = 10 * time.Second
 
-// admitLocked makes a landed chunk a cached one. The cache's reference is counted already.
+// residency says which list a chunk is in.
+type residency uint8
+
+const (
+	notCached residency = iota // only readers hold it, or its slot is free again
+	inWindow
+	inFrequent // offered to ristretto, which may not have decided yet
+)
+
+// admitLocked makes a loaded chunk a cached one, in the window. The cache's reference is counted already.
 func (c *Cache) admitLocked(ch *Chunk) {
-	c.arena.own(ch.place, ch)
-	ch.home = inWindow
-	c.window.add(ch, c.arena.size(ch.place))
+	c.arena.setOwner(ch.slot, ch)
+	c.listLocked(ch, inWindow)
 	c.bySegment.add(ch)
 }
 
+// listLocked puts a chunk that is in no list at the warm end of one.
+func (c *Cache) listLocked(ch *Chunk, in residency) {
+	ch.residency = in
+	c.listOf(in).add(ch, c.arena.size(ch.slot))
+}
+
+// unlistLocked takes a cached chunk out of its list.
+func (c *Cache) unlistLocked(ch *Chunk) {
+	c.listOf(ch.residency).remove(ch, c.arena.size(ch.slot))
+	ch.residency = notCached
+}
+
+func (c *Cache) listOf(in residency) *list {
+	if in == inWindow {
+		return &c.window
+	}
+	return &c.frequent
+}
+
+// removal is a chunk that was taken out of the lists. The caller ends it with finishRemovals, without Cache.mu.
+type removal struct {
+	chunk *Chunk
+	from  residency
+}
+
 // detachLocked takes a cached chunk out of the lists. The cache's reference is the caller's now.
-func (c *Cache) detachLocked(ch *Chunk) {
-	size := c.arena.size(ch.place)
-	switch ch.home {
-	case inWindow:
-		c.window.remove(ch, size)
-	case inMain:
-		c.main.remove(ch, size)
-	}
-	ch.home = nowhere
+func (c *Cache) detachLocked(ch *Chunk) removal {
+	r := removal{ch, ch.residency}
+	c.unlistLocked(ch)
 	c.bySegment.remove(ch)
+	return r
 }
 
-// evictLocked ends a cached chunk if nobody but the cache holds it. From then on tryAcquire refuses it; the caller
-// takes it out of the index once Cache.mu is free.
-func (c *Cache) evictLocked(ch *Chunk) bool {
+// evictLocked takes a cached chunk out of the lists and frees its slot, if no reader holds it. From then on tryAcquire
+// refuses the chunk.
+func (c *Cache) evictLocked(ch *Chunk) (r removal, ok bool) {
 	if !ch.refs.CompareAndSwap(1, 0) {
-		return false
+		return removal{}, false
 	}
-	c.detachLocked(ch)
-	c.endLocked(ch)
-	return true
+	r = c.detachLocked(ch)
+	c.freeSlotLocked(ch)
+	return r, true
 }
 
-// endLocked gives a dead chunk's memory back.
-func (c *Cache) endLocked(ch *Chunk) {
+// finishRemovals takes removed chunks out of the index and out of ristretto, and counts them. Called with Cache.policy.
+func (c *Cache) finishRemovals(reason int, removals ...removal) {
+	for _, r := range removals {
+		c.shard(r.chunk.hash).remove(r.chunk)
+		if r.from == inFrequent {
+			c.frequency.forget(r.chunk.hash)
+		}
+		c.metrics.evictions[reason].Inc()
+	}
+}
+
+// freeSlotLocked gives the memory of a chunk back that has no references any more.
+func (c *Cache) freeSlotLocked(ch *Chunk) {
 	if ch.uses.CompareAndSwap(0, 1) {
 		c.unread.Add(-1)
 	}
-	c.arena.put(ch.place)
+	c.arena.release(ch.slot)
 	c.wakeFirstLocked()
 	c.unmapLocked()
 }
 
-// free ends a chunk whose last holder let go after the cache did.
-func (c *Cache) free(ch *Chunk) {
-	c.mu.Lock()
-	c.endLocked(ch)
-	c.mu.Unlock()
-}
-
-// victimLocked looks for the coldest chunk of a list that may go. Chunks in use are warm by definition, chunks used
-// more than once get a second round, and with sparing chunks stay that read-ahead brought a moment ago. usable is asked
-// last.
+// victimLocked gives the coldest chunk of a list that may be evicted, nil when there is none. Chunks that readers hold
+// may not; they count as warm. Chunks that were used more than once get a second round. With spareUnread, neither may
+// chunks that read-ahead brought a moment ago and that no reader has read. With wholeSlab only a chunk will do whose
+// eviction frees a slab.
 //
-// A walk meets each chunk at most twice: those moved to the warm end come again at its end.
-func (c *Cache) victimLocked(l *list, sparing bool, usable func(*Chunk) bool) *Chunk {
+// A walk meets each chunk at most twice: those that it moves to the warm end come again.
+func (c *Cache) victimLocked(l *list, wholeSlab, spareUnread bool) *Chunk {
 	now := time.Now()
 	ch := l.coldest
 	for range 2 * l.n {
@@ -75,8 +108,8 @@ func (c *Cache) victimLocked(l *list, sparing bool, usable func(*Chunk) bool) *C
 		case uses > 1:
 			ch.uses.Store(1)
 			l.warm(ch)
-		case sparing && uses == 0 && now.Sub(ch.landed) < unreadGrace:
-		case !usable(ch):
+		case spareUnread && uses == 0 && now.Sub(ch.landed) < unreadGrace:
+		case wholeSlab && !c.freesSlabLocked(ch):
 		default:
 			return ch
 		}
@@ -85,7 +118,23 @@ func (c *Cache) victimLocked(l *list, sparing bool, usable func(*Chunk) bool) *C
 	return nil
 }
 
-// trimWindow offers to ristretto what no longer fits into the window.
+// freesSlabLocked says whether a slab is free once the chunk is evicted, together with its neighbours when it is a
+// small one.
+func (c *Cache) freesSlabLocked(ch *Chunk) bool {
+	if !ch.slot.small() {
+		return true
+	}
+	s := &c.arena.slabs[ch.slot.slab]
+	for part, owner := range s.owners {
+		free := s.freeMask&(1<<part) != 0
+		if !free && (owner == nil || owner.residency == notCached || owner.refs.Load() != 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// trimWindow offers to ristretto what is too much for the window.
 func (c *Cache) trimWindow() {
 	c.policy.Lock()
 	defer c.policy.Unlock()
@@ -93,153 +142,114 @@ func (c *Cache) trimWindow() {
 		c.mu.Lock()
 		var ch *Chunk
 		if c.window.bytes > c.windowBytes {
-			ch = c.victimLocked(&c.window, true, anyChunk)
+			ch = c.victimLocked(&c.window, false, true)
 		}
+		c.mu.Unlock()
 		if ch == nil {
-			c.mu.Unlock()
 			return
 		}
-		c.passOn(ch)
+		c.leaveWindow(ch)
 	}
 }
 
-func anyChunk(*Chunk) bool { return true }
-
-// passOn moves a chunk of the window to ristretto. One that nobody has read is not offered but ends. Called with
-// c.policy and c.mu; unlocks c.mu.
-func (c *Cache) passOn(ch *Chunk) {
-	if ch.uses.Load() == 0 && c.evictLocked(ch) {
-		c.mu.Unlock()
-		c.metrics.evictions[byWindow].Inc()
-		c.shard(ch.hash).remove(ch)
-		return
+// leaveWindow offers a chunk of the window to ristretto, or evicts it if no reader has read it. Called with
+// Cache.policy, without which no chunk leaves the window.
+func (c *Cache) leaveWindow(ch *Chunk) {
+	c.mu.Lock()
+	if ch.uses.Load() == 0 {
+		if r, ok := c.evictLocked(ch); ok {
+			c.mu.Unlock()
+			c.finishRemovals(byWindow, r)
+			return
+		}
 	}
-	size := c.arena.size(ch.place)
-	c.window.remove(ch, size)
-	ch.home = inMain
-	c.main.add(ch, size)
+	c.unlistLocked(ch)
+	c.listLocked(ch, inFrequent)
 	c.mu.Unlock()
-	if !c.frequency.offer(ch.hash, ch, size) {
-		c.expel(ch)
+	if !c.frequency.offer(ch.hash, ch, c.arena.size(ch.slot)) {
+		c.evictRefused(ch)
 	}
 }
 
-// expel is told that ristretto refuses or drops a chunk. It is called with nil for keys ristretto does not know, and
-// for chunks that were taken from it by force; both are nothing to do. A chunk in use goes back into the window
-// instead.
-func (c *Cache) expel(ch *Chunk) {
+// evictRefused evicts a chunk that ristretto refuses, or evicts for another one. If a reader holds the chunk, it goes
+// back into the window instead. Ristretto calls it with nil for keys that it does not know, and for chunks that are in
+// its list no more; both are ignored.
+func (c *Cache) evictRefused(ch *Chunk) {
 	if ch == nil {
 		return
 	}
 	c.mu.Lock()
-	switch {
-	case ch.home != inMain:
+	if ch.residency != inFrequent {
 		c.mu.Unlock()
-	case c.evictLocked(ch):
+		return
+	}
+	if _, ok := c.evictLocked(ch); !ok {
+		c.unlistLocked(ch)
+		c.listLocked(ch, inWindow)
 		c.mu.Unlock()
-		c.metrics.evictions[byFrequency].Inc()
-		c.shard(ch.hash).remove(ch)
-	default:
-		size := c.arena.size(ch.place)
-		c.main.remove(ch, size)
-		ch.home = inWindow
-		c.window.add(ch, size)
-		c.mu.Unlock()
-	}
-}
-
-// makeRoom finds a place, evicting what nobody holds: first what falls out of the window (ristretto chooses between
-// that and its own), then the coldest that ristretto has. It waits for no reader and no load. For read-ahead it spares
-// what other read-ahead brought.
-func (c *Cache) makeRoom(small, ahead bool) (place, bool) {
-	c.policy.Lock()
-	defer c.policy.Unlock()
-	for sparing := true; ; {
-		c.mu.Lock()
-		if p, ok := c.takeLocked(small); ok {
-			c.mu.Unlock()
-			return p, true
-		}
-		usable := anyChunk
-		if !small {
-			usable = c.yieldsSlabLocked
-		}
-		ch := c.victimLocked(&c.window, sparing, usable)
-		switch {
-		case ch != nil && ch.place.small() && !small:
-			c.evictSlab(ch.place.slab)
-			continue
-		case ch != nil:
-			c.passOn(ch)
-			c.frequency.settle()
-			continue
-		}
-		if ch = c.victimLocked(&c.main, sparing, usable); ch != nil {
-			if ch.place.small() && !small {
-				c.evictSlab(ch.place.slab)
-			} else {
-				c.evictByForce(ch)
-			}
-			continue
-		}
-		c.mu.Unlock()
-		if ahead || !sparing {
-			return place{}, false
-		}
-		sparing = false
-	}
-}
-
-// takeLocked reserves a free place for a load.
-func (c *Cache) takeLocked(small bool) (place, bool) {
-	p, ok := c.arena.take(small)
-	if ok {
-		c.reserved += c.arena.size(p)
-		c.grants++
-	}
-	return p, ok
-}
-
-// yieldsSlabLocked says whether evicting the chunk, and its neighbours when it is a small one, makes a slab free.
-func (c *Cache) yieldsSlabLocked(ch *Chunk) bool {
-	if !ch.place.small() {
-		return true
-	}
-	s := &c.arena.slabs[ch.place.slab]
-	for part, owner := range s.owners {
-		if s.freeMask&(1<<part) == 0 && (owner == nil || owner.home == nowhere || owner.refs.Load() != 1) {
-			return false
-		}
-	}
-	return true
-}
-
-// evictSlab ends all chunks of a split slab that nobody holds. Called with c.policy and c.mu; unlocks c.mu.
-func (c *Cache) evictSlab(n int32) {
-	owners := c.arena.slabs[n].owners
-	c.evictByForce(owners[:]...)
-}
-
-// evictByForce ends those of the chunks that nobody holds, without asking ristretto. Called with c.policy and c.mu;
-// unlocks c.mu.
-func (c *Cache) evictByForce(chunks ...*Chunk) {
-	var was [parts]home // where each lived that went
-	for i, ch := range chunks {
-		if ch != nil && ch.home != nowhere {
-			if h := ch.home; c.evictLocked(ch) {
-				was[i] = h
-			}
-		}
+		return
 	}
 	c.mu.Unlock()
-	for i, ch := range chunks {
-		if was[i] == nowhere {
-			continue
+	// No finishRemovals: ristretto has let go of it, and may be calling from within a method.
+	c.shard(ch.hash).remove(ch)
+	c.metrics.evictions[byFrequency].Inc()
+}
+
+// makeRoom reserves a slot. As long as none is free, it evicts the coldest chunk that no reader holds:
+//
+//  1. of the window: ristretto gets it, and evicts it or a chunk that it values less;
+//  2. if the window has none, of ristretto's list, without asking ristretto;
+//  3. if that has none either, 1 and 2 again with the chunks that read-ahead brought a moment ago, which are spared
+//     until then. Read-ahead itself stops here, or it would evict what another reader is about to read.
+//
+// When a whole slab is needed, a chunk in a split slab is evicted with all its neighbours. It waits for no reader and
+// no load; false when there is nothing to evict.
+func (c *Cache) makeRoom(small, ahead bool) (slot, bool) {
+	c.policy.Lock()
+	defer c.policy.Unlock()
+	for spareUnread := true; ; {
+		c.mu.Lock()
+		if s, ok := c.reserveLocked(small); ok {
+			c.mu.Unlock()
+			return s, true
 		}
-		c.metrics.evictions[byForce].Inc()
-		c.shard(ch.hash).remove(ch)
-		if was[i] == inMain {
-			c.frequency.forget(ch.hash)
+		victim := c.victimLocked(&c.window, !small, spareUnread)
+		if victim == nil {
+			victim = c.victimLocked(&c.frequent, !small, spareUnread)
+		}
+		switch {
+		case victim == nil:
+			c.mu.Unlock()
+			if ahead || !spareUnread {
+				return slot{}, false
+			}
+			spareUnread = false
+		case victim.slot.small() && !small:
+			neighbours := c.arena.slabs[victim.slot.slab].owners
+			removals := c.evictAllLocked(neighbours[:]...)
+			c.mu.Unlock()
+			c.finishRemovals(byForce, removals...)
+		case victim.residency == inWindow:
+			c.mu.Unlock()
+			c.leaveWindow(victim)
+			c.frequency.waitDecided()
+		default:
+			removals := c.evictAllLocked(victim)
+			c.mu.Unlock()
+			c.finishRemovals(byForce, removals...)
 		}
 	}
+}
+
+// evictAllLocked evicts those of the chunks that are cached and that no reader holds.
+func (c *Cache) evictAllLocked(chunks ...*Chunk) (removals []removal) {
+	for _, ch := range chunks {
+		if ch == nil || ch.residency == notCached {
+			continue
+		}
+		if r, ok := c.evictLocked(ch); ok {
+			removals = append(removals, r)
+		}
+	}
+	return removals
 }

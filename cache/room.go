@@ -6,67 +6,78 @@ import (
 	"time"
 )
 
-// pressureInterval is how often readers are asked to let go while loads wait: a stalled client is cut off in
+// pressureInterval is how often readers are asked to release chunks while loads wait: a stalled client is cut off in
 // milliseconds, and a second one only if that did not help.
 const pressureInterval = 100 * time.Millisecond
 
-// claim is a load that waits for a slab. Claims are served in order of arrival; only the first takes places.
-type claim struct {
+// slabWaiter is a load that waits for a slot. They get one in order of arrival: only the first in the queue looks for
+// one.
+type slabWaiter struct {
 	small bool
 	wake  chan struct{} // capacity 1: look again
 }
 
-// tryReserve finds a place now or not at all. It does not overtake those who wait.
-func (c *Cache) tryReserve(n int, ahead bool) (place, bool) {
-	small := c.arena.fits(n)
+// tryReserve reserves a slot for a chunk of n bytes without waiting. It fails while loads wait in the queue.
+func (c *Cache) tryReserve(n int, ahead bool) (slot, bool) {
+	small := c.arena.isSmall(n)
 	c.mu.Lock()
-	if len(c.claims) > 0 {
+	if len(c.queue) > 0 {
 		c.mu.Unlock()
-		return place{}, false
+		return slot{}, false
 	}
-	p, ok := c.takeLocked(small)
+	s, ok := c.reserveLocked(small)
 	c.mu.Unlock()
 	if ok {
-		return p, true
+		return s, true
 	}
 	return c.makeRoom(small, ahead)
 }
 
-// reserve waits for a place until ctx ends.
-func (c *Cache) reserve(ctx context.Context, n int) (place, error) {
+// reserveLocked reserves a free slot for a load.
+func (c *Cache) reserveLocked(small bool) (slot, bool) {
+	s, ok := c.arena.allocate(small)
+	if ok {
+		c.reserved += c.arena.size(s)
+		c.grants++
+	}
+	return s, ok
+}
+
+// reserve waits for a slot until ctx ends.
+func (c *Cache) reserve(ctx context.Context, n int) (slot, error) {
 	started := time.Now()
-	cl := &claim{small: c.arena.fits(n), wake: make(chan struct{}, 1)}
+	w := &slabWaiter{small: c.arena.isSmall(n), wake: make(chan struct{}, 1)}
 	c.mu.Lock()
-	c.claims = append(c.claims, cl)
-	c.waiting.Store(int32(len(c.claims)))
+	c.queue = append(c.queue, w)
+	c.waiting.Store(int32(len(c.queue)))
 	c.startPressureLocked()
 	c.wakeFirstLocked()
 	c.mu.Unlock()
 	c.metrics.waits.Inc()
 	defer func() { c.metrics.waitSeconds.Observe(time.Since(started).Seconds()) }()
-	defer c.withdraw(cl)
+	defer c.leaveQueue(w)
 	for {
 		select {
-		case <-cl.wake:
-			if p, ok := c.makeRoom(cl.small, false); ok {
-				return p, nil
+		case <-w.wake:
+			if s, ok := c.makeRoom(w.small, false); ok {
+				return s, nil
 			}
 		case <-ctx.Done():
-			return place{}, ctx.Err()
+			return slot{}, ctx.Err()
 		}
 	}
 }
 
-// withdraw ends a claim, served or not, and lets the next one look.
-func (c *Cache) withdraw(cl *claim) {
+// leaveQueue takes a load out of the queue, with or without a slot, and makes the next one look.
+func (c *Cache) leaveQueue(w *slabWaiter) {
 	c.mu.Lock()
-	c.claims = slices.DeleteFunc(c.claims, func(other *claim) bool { return other == cl })
-	c.waiting.Store(int32(len(c.claims)))
+	c.queue = slices.DeleteFunc(c.queue, func(other *slabWaiter) bool { return other == w })
+	c.waiting.Store(int32(len(c.queue)))
 	c.wakeFirstLocked()
 	c.mu.Unlock()
 }
 
-// wakeFirst makes the first claim look for a place.
+// wakeFirst makes the first load in the queue look for a slot.
 func (c *Cache) wakeFirst() {
 	c.mu.Lock()
 	c.wakeFirstLocked()
@@ -74,26 +85,26 @@ func (c *Cache) wakeFirst() {
 }
 
 func (c *Cache) wakeFirstLocked() {
-	if len(c.claims) > 0 {
+	if len(c.queue) > 0 {
 		select {
-		case c.claims[0].wake <- struct{}{}:
+		case c.queue[0].wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// giveBack returns the place of a load that failed.
-func (c *Cache) giveBack(p place) {
+// unreserve returns the slot of a load that failed.
+func (c *Cache) unreserve(s slot) {
 	c.mu.Lock()
-	c.reserved -= c.arena.size(p)
-	c.arena.put(p)
+	c.reserved -= c.arena.size(s)
+	c.arena.release(s)
 	c.wakeFirstLocked()
 	c.unmapLocked()
 	c.mu.Unlock()
 }
 
-// startPressureLocked makes sure that somebody asks readers to let go while loads wait. The caller is counted in
-// c.running.
+// startPressureLocked starts the goroutine that asks readers to release chunks while loads wait, unless it runs. The
+// caller is counted in c.running.
 func (c *Cache) startPressureLocked() {
 	if c.onPressure == nil || c.pressing {
 		return
@@ -102,15 +113,15 @@ func (c *Cache) startPressureLocked() {
 	c.running.Go(c.press)
 }
 
-// press calls onPressure as long as loads wait and nothing moves. Loads in flight come back by themselves, so while
-// there are some, only an interval without a single place granted counts as standing still.
+// press calls onPressure while loads wait and none of them gets a slot. Loads in flight end by themselves, so while
+// there are some, it waits for an interval in which no slot was given to a load.
 func (c *Cache) press() {
 	timer := time.NewTicker(pressureInterval)
 	defer timer.Stop()
 	var grants uint64
 	for first := true; ; first = false {
 		c.mu.Lock()
-		if len(c.claims) == 0 || c.closed {
+		if len(c.queue) == 0 || c.closed {
 			c.pressing = false
 			c.mu.Unlock()
 			return

@@ -27,7 +27,7 @@ type Config struct {
 	LoadTimeout time.Duration
 	// Registerer gets the metrics; nil keeps them to ourselves.
 	Registerer prometheus.Registerer
-	// Logger hears of files that are missing or damaged; nil: nobody does.
+	// Logger gets a line for files that are missing or damaged; may be nil.
 	Logger *slog.Logger
 }
 

@@ -12,7 +12,7 @@ import (
 type Config struct {
 	// Threads is how many reads run at a time; less than 1 counts as 1.
 	Threads int
-	// MaxPending is how many reads may wait for a place; one more is refused with Full. 0 lets nobody wait.
+	// MaxPending is how many reads may wait for a place; one more is refused with Full. 0: no read waits.
 	MaxPending int
 	// QueueTimeout bounds one read's waiting, which then ends with TimedOut; 0 leaves that to the read's context.
 	QueueTimeout time.Duration
@@ -87,7 +87,7 @@ func (p *Pool) acquire(ctx context.Context, lane Lane) error {
 		return err
 	}
 	begin := time.Now()
-	w, err := p.enter(lane)
+	w, err := p.admit(lane)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (p *Pool) acquire(ctx context.Context, lane Lane) error {
 	return nil
 }
 
-// enter takes a free place (nil, nil), or a position in the queue, or refuses.
-func (p *Pool) enter(lane Lane) (*waiter, error) {
+// admit gives a free place (nil, nil), or a position in the queue, or refuses.
+func (p *Pool) admit(lane Lane) (*waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -113,8 +113,8 @@ func (p *Pool) enter(lane Lane) (*waiter, error) {
 		p.metrics.running.Inc()
 		return nil, nil
 	case p.queue.len >= p.maxPending:
-		// Reading ahead is a guess that nobody waits for: the latest guess makes room for a read that somebody does
-		// wait for.
+		// No client waits for read-ahead, which is a guess: the latest guess makes room for a read that a client waits
+		// for.
 		guess := p.queue.last(Ahead)
 		if lane == Ahead || guess == nil {
 			return nil, p.errorLocked(lane, Full)
@@ -148,8 +148,8 @@ func (p *Pool) wait(ctx context.Context, w *waiter) error {
 	}
 }
 
-// giveUp takes w out of the queue and returns reason's error, unless w was answered in the same moment: then the answer
-// counts, since a place that was handed over must be used or released.
+// giveUp takes w out of the queue and returns reason's error, unless w was answered at the same time: then the answer
+// counts, because a place that was handed over must be used or released.
 func (p *Pool) giveUp(w *waiter, reason func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +207,7 @@ const (
 	maxRetryAfter = 30 * time.Second
 )
 
-// retryAfterLocked estimates when one more read would get a place: after those who wait now.
+// retryAfterLocked estimates when one more read would get a place: after those that wait now.
 func (p *Pool) retryAfterLocked() time.Duration {
 	rounds := float64(p.queue.len+1) / float64(p.threads)
 	estimate := time.Duration(min(float64(p.service)*rounds, float64(maxRetryAfter)))

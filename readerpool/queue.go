@@ -12,7 +12,7 @@ type Lane uint8
 const (
 	Interactive Lane = iota // a client waits; index loads too
 	Bulk                    // backfills
-	Ahead                   // read-ahead nobody waits for yet: refused first
+	Ahead                   // read-ahead, which no client waits for yet: refused first
 
 	lanes = 3
 )
@@ -76,7 +76,7 @@ func (q *queue) last(lane Lane) *waiter {
 	return nil
 }
 
-// next takes out the waiter whose turn it is, nil when nobody waits.
+// next takes out the waiter whose turn it is, nil when none waits.
 func (q *queue) next() *waiter {
 	turn := -1
 	for lane := range q.lanes {

@@ -1,5 +1,5 @@
 // Package assembly puts the read path together: it gives the chunk cache and the index cache their loaders, sends every
-// read of the store through the reader pool, and translates what store and layout say into fetch's errors. The
+// read of the store through the reader pool, and translates errors of the store and the layout into fetch's errors. The
 // commands, the benchmarks and the end-to-end tests build coldtap from here, so that what is measured is what runs.
 //
 // It makes no decisions: numbers come from its Options.
@@ -40,7 +40,7 @@ type Options struct {
 	QueueTimeout time.Duration
 	Ahead        int // chunks read ahead; 0 = the default
 
-	// Pressure is called when every chunk is pinned and somebody waits for memory. May be nil.
+	// Pressure is called while loads wait for chunk memory (cache.Config.Pressure). May be nil.
 	Pressure func()
 
 	Logger     *slog.Logger
@@ -110,7 +110,8 @@ func New(o Options) (*ReadPath, error) {
 	return &ReadPath{Service: service, Chunks: chunks, Indexes: indexes, Pool: pool, Decode: decode}, nil
 }
 
-// twice reads once more what the layout does not take for what it should be: that may have come about on the way.
+// twice reads once more when the layout finds the content wrong: the object may be sound, and the damage may come from
+// its way here.
 func twice(read func() (readcost.Cost, error)) (readcost.Cost, error) {
 	cost, err := read()
 	if _, ok := errors.AsType[*layout.Error](err); !ok {
@@ -141,11 +142,11 @@ type log struct {
 
 // LoadChunk implements cache.Source.
 func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (cost readcost.Cost, err error) {
-	begun := cache.Queued(ctx) // until the pool admits it, a load that everybody has left is dropped
+	begun := cache.Queued(ctx) // until the pool admits it, a load is cancelled when its last reader leaves
 	err = l.pool.Do(ctx, lane, func(ctx context.Context) error {
 		begun()
 		if err := ctx.Err(); err != nil {
-			return err // dropped between admission and here: no GET for nobody
+			return err // cancelled between admission and here
 		}
 		var err error
 		cost, err = twice(func() (readcost.Cost, error) { return l.options.Layout.ReadLog(ctx, l.seg, dst, off) })

@@ -15,8 +15,8 @@ import (
 // retryStore is when to come back after the store throttled or could not be reached.
 const retryStore = 2 * time.Second
 
-// explain translates what a load ended with, and logs what somebody has to mend: bytes that are missing, or are not
-// what the metadata says, while the segment is still one to be read.
+// explain translates the error of a load. It logs what an operator has to repair: bytes that are missing, or are not
+// what the metadata says, of a segment that is still readable.
 func (o *Options) explain(err error, seg *tier.Segment) error {
 	err = translate(err, seg)
 	e, ok := errors.AsType[*fetch.Error](err)
@@ -33,8 +33,8 @@ func (o *Options) explain(err error, seg *tier.Segment) error {
 	return err
 }
 
-// translate turns an error of pool, layout or store into fetch's words. Context errors pass through: whether a caller
-// left or a deadline passed is for fetch to say.
+// translate turns an error of pool, layout or store into a *fetch.Error. Errors of contexts are returned as they are:
+// fetch knows whether the caller left or a deadline passed.
 func translate(err error, seg *tier.Segment) error {
 	if err == nil {
 		return nil

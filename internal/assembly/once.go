@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// saidFor is how long a warning about a segment is not repeated: whoever reads the log has heard of it, and how often
-	// it happens the metrics tell.
+	// saidFor is how long a warning about a segment is not repeated: it is in the log, and metrics count how often it
+	// happens.
 	saidFor = time.Hour
 	// saidMost bounds the segments that are remembered, some 100 bytes each.
 	saidMost = 10_000

@@ -13,15 +13,15 @@
 //
 // ReadLog asks for all the stored chunks it needs with one GET, opens them in parallel, and each straight into the
 // caller's memory when the caller wants the whole of it. A chunk of which only a part is wanted is opened into the
-// workspace instead and stays open there while memory allows, because the next piece of the log wants the rest; whoever
-// wants it meanwhile waits for it. A log that is neither compressed nor sealed is read like a file.
+// workspace instead and stays open there while memory allows, because the next piece of the log wants the rest; other
+// reads that want it meanwhile wait for it. A log that is neither compressed nor sealed is read like a file.
 //
 // # Amplification
 //
 // ChunkSize makes pieces of whole stored chunks where they fit, and whole pieces of a stored chunk where they don't, so
 // a sequential reader fetches and opens each stored chunk once, whatever the writer's chunk.size. It does so without
-// asking the store, from what manifests have taught; a segment of which nothing is known is taken for one like the
-// last.
+// asking the store, from the manifests that were read before; a segment of which nothing is known is assumed to be like
+// the last one.
 //
 // A random read of one piece costs the stored chunks it touches: nothing more when chunks are smaller than pieces, and
 // chunk / piece times as much when they are larger (16 for chunks of 64 MiB and pieces of 4 MiB), unless the chunk is

@@ -10,9 +10,9 @@ import (
 // bytes each, 8 MB. A cache of 64 GiB in chunks of 4 MiB holds 16,384.
 const rememberedGeometries = 65536
 
-// geometries remembers for which stored chunk ChunkSize answers, for each segment the first answer: of its manifest, or
-// a guess. 0 stands for a log that is read like a file. It also remembers under which of the prefixes segments were
-// found.
+// geometries remembers the stored chunk length on which ChunkSize bases its answer: for each segment the first one,
+// from its manifest or guessed. 0 stands for a log that is read like a file. It also remembers under which of the
+// prefixes segments were found.
 type geometries struct {
 	mu     sync.Mutex
 	usual  int64   // of the manifest that was read last
@@ -23,22 +23,24 @@ type geometries struct {
 	prefixes    recent[int]
 }
 
-// of gives a segment's stored chunk, and makes it the usual one when none is known.
+// of gives a segment's stored chunk length. When none is known, the usual one becomes the segment's.
 func (g *geometries) of(key tier.SegmentKey) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.settleLocked(key, g.usual)
+	return g.rememberLocked(key, g.usual)
 }
 
-// learn is told what a segment's manifest says: its stored chunk, and how many bytes are stored for each of the log.
+// learn records what a segment's manifest says: its stored chunk length, and how many bytes are stored for each of the
+// log.
 func (g *geometries) learn(key tier.SegmentKey, chunk int64, stored float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.usual, g.stored = chunk, stored
-	g.settleLocked(key, chunk)
+	g.rememberLocked(key, chunk)
 }
 
-func (g *geometries) settleLocked(key tier.SegmentKey, chunk int64) int64 {
+// rememberLocked gives the chunk length that was remembered first, and keeps it among the latest used.
+func (g *geometries) rememberLocked(key tier.SegmentKey, chunk int64) int64 {
 	if first, ok := g.chunks.get(key); ok {
 		chunk = first
 	}

@@ -31,8 +31,8 @@ type PrivateKey struct {
 	PEM []byte
 }
 
-// keys is the keyring as it is now. When it does not open a segment, the keys are read again: new ones are rolled out
-// while readers run. Those whose keys are at hand wait neither for each other nor for that.
+// keys is the present keyring. When it does not open a segment, the keys are read again: new ones are rolled out while
+// readers run. Reads whose keys are known wait neither for each other nor for that.
 type keys struct {
 	reload func() ([]PrivateKey, error) // nil: the keys stay as they are
 	ring   atomic.Pointer[keyring]
@@ -47,7 +47,7 @@ func newKeys(ring keyring, reload func() ([]PrivateKey, error)) *keys {
 	return k
 }
 
-// reloadPause is the least time between readings of the keys, so that a segment whose key nobody has costs no more.
+// reloadPause is the least time between readings of the keys, so that segments with unknown keys cause no more of them.
 const reloadPause = time.Second
 
 // open is keyring.open with the newest keys. Keys that cannot be read, or not all of them, leave the ring as it is, and
@@ -68,7 +68,7 @@ func (k *keys) open(s *sealing) (cipher.AEAD, error) {
 	return newest.open(s)
 }
 
-// newerThan reads the keys again, unless somebody has since the ring was made, or just now.
+// newerThan reads the keys again, unless that was done since the ring was made, or just now.
 func (k *keys) newerThan(ring *keyring) (*keyring, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

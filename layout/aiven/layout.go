@@ -130,7 +130,7 @@ func (l *Layout) learnPrefix(seg *tier.Segment, stem string) {
 	}
 }
 
-// pieceSize is for a stored chunk of so many log bytes; 0 = of no matter.
+// pieceSize is ChunkSize for a segment with stored chunks of so many log bytes; 0: any range can be read.
 func pieceSize(chunk, max int64) int64 {
 	switch {
 	case chunk == 0 || max < 1:

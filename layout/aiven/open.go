@@ -14,7 +14,7 @@ import (
 // errSeal says that stored bytes are not what was sealed with the segment's data key.
 var errSeal = errors.New("fails authentication")
 
-// opener opens stored chunks, at most so many at a time as it has decoders, whoever asks.
+// opener opens stored chunks, at most as many at a time, over all reads, as it has decoders.
 type opener struct {
 	decoders chan *zstd.Decoder
 }
