@@ -1,5 +1,6 @@
 // Package layout knows how a segment lies in the object store: the names of its objects, and how stored bytes become
-// log bytes. Its sub-packages are the layouts: native (coldtap's own).
+// log bytes. Its sub-packages are the layouts: native (coldtap's own), aiven (the plugin
+// tiered-storage-for-apache-kafka) and local (LocalTieredStorage of Apache Kafka's tests).
 package layout
 
 import (

@@ -47,8 +47,8 @@ func (s *azureStore) Put(ctx context.Context, key string, c Content) (Info, erro
 	if err == nil {
 		return info, nil
 	}
-	if _, ok := errors.AsType[sourceError](err); ok {
-		err.Kind = Source
+	if _, ok := errors.AsType[contentError](err); ok {
+		err.Kind = BadContent
 	} else if err.Kind == NotFound {
 		err.Kind = NoBucket // there is nothing else to be missing
 	}

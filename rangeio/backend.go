@@ -23,7 +23,7 @@ type Object struct {
 // each time. *bytes.Reader and *io.SectionReader are Contents.
 type Content interface {
 	io.ReaderAt
-	Size() int64 // bytes; an end before it makes Put fail with Source and leaves no object
+	Size() int64 // bytes; an end before it makes Put fail with BadContent and leaves no object
 }
 
 // Backend is one attempt at one operation against one kind of store. Errors are *Error, classified. It does not retry

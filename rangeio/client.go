@@ -68,7 +68,7 @@ func (c *Client) Stat(ctx context.Context, key string) (Info, error) {
 }
 
 // Put writes the whole object, atomically and durably. A failed attempt starts over with the first byte. Full,
-// Forbidden, BadKey and Source are final at once.
+// Forbidden, BadKey and BadContent are final at once.
 func (c *Client) Put(ctx context.Context, key string, content Content) (Info, error) {
 	var info Info
 	err := c.retry(ctx, opPut, key, func() *Error {

@@ -279,7 +279,7 @@ func TestWritesAreRetriedWithinBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, want := range map[rangeio.Kind]int{
 			rangeio.Unavailable: 3, rangeio.Throttled: 3, rangeio.BadAnswer: 2,
-			rangeio.Full: 1, rangeio.Forbidden: 1, rangeio.NoBucket: 1, rangeio.BadKey: 1, rangeio.Source: 1, rangeio.Changed: 1,
+			rangeio.Full: 1, rangeio.Forbidden: 1, rangeio.NoBucket: 1, rangeio.BadKey: 1, rangeio.BadContent: 1, rangeio.Changed: 1,
 		} {
 			client, s, _ := faulty(rangeio.Config{})
 			s.Inject(faultstore.Rule{Fault: faultstore.Fault{Kind: kind}})

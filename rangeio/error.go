@@ -25,22 +25,22 @@ const (
 	Full                           // no space left, quota
 	BadKey                         // a key that the store cannot hold or that would leave its root
 	Canceled                       // the caller's context ended
-	Source                         // the content to be put could not be read or ended before its size
+	BadContent                     // the content to be put could not be read, or ended before its size
 )
 
 // lastKind bounds loops over all kinds.
-const lastKind = Source
+const lastKind = BadContent
 
 var kindNames = [...]string{
 	NotFound: "not found", NoBucket: "no such bucket", Forbidden: "forbidden",
-	BadCredentials: "bad credentials", Archived: "archived", Changed: "changed", BadRange: "bad range", BadAnswer: "bad answer",
-	Throttled: "throttled", Unavailable: "unavailable", Full: "store full", BadKey: "bad key", Canceled: "canceled", Source: "source unreadable",
+	BadCredentials: "bad credentials", Archived: "archived", Changed: "changed", BadRange: "bad range",
+	BadAnswer: "bad answer", Throttled: "throttled", Unavailable: "unavailable", Full: "store full", BadKey: "bad key", Canceled: "canceled",
+	BadContent: "source unreadable", // also the value of a metric's label, hence the old word
 }
 
 func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
-// Remedy says what somebody has to mend before an error of the kind goes away; "" where nothing is known, or waiting
-// helps.
+// Remedy says what a person has to do before errors of the kind stop; "" where nothing is known, or waiting helps.
 func (k Kind) Remedy() string {
 	switch k {
 	case NoBucket:
@@ -55,8 +55,8 @@ func (k Kind) Remedy() string {
 	return ""
 }
 
-// Withheld says, with what to mend, that a store does not give one object, which is in an archive storage class or
-// denied. Other objects may be read: who goes through many passes over this one and reports it.
+// Withheld says that a store does not give this one object, which is in an archive storage class or denied; why names
+// the remedy. Other objects may be read, so a caller that reads many skips this one and reports it.
 func Withheld(err error) (why string, ok bool) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Kind != Archived && e.Kind != Forbidden {
@@ -86,11 +86,11 @@ func (e *Error) Error() string {
 // Unwrap gives the cause; for Canceled it is the context's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Remedy says what somebody has to mend before the operation can succeed, see Kind.Remedy.
+// Remedy says what a person has to do before the operation can succeed, see Kind.Remedy.
 func (e *Error) Remedy() string { return e.Kind.Remedy() }
 
-// Retriable says whether the same operation may succeed later without anybody doing something about it: Throttled and
-// Unavailable always, BadAnswer once (Client uses that up, so a BadAnswer from it is final).
+// Retriable says whether the same operation may succeed later by itself: Throttled and Unavailable always, BadAnswer
+// once (Client uses that up, so a BadAnswer from it is final).
 func (e *Error) Retriable() bool {
 	switch e.Kind {
 	case Throttled, Unavailable:

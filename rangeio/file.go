@@ -181,8 +181,8 @@ func fileKind(err error) Kind {
 	if _, ok := errors.AsType[keyError](err); ok {
 		return BadKey
 	}
-	if _, ok := errors.AsType[sourceError](err); ok {
-		return Source
+	if _, ok := errors.AsType[contentError](err); ok {
+		return BadContent
 	}
 	var errno syscall.Errno
 	errors.As(err, &errno)

@@ -48,7 +48,7 @@ func (s *fileStore) put(ctx context.Context, key string, c Content) (info Info, 
 			return Info{}, err
 		}
 		info, err = s.replace(ctx, name, c)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || fileKind(err) == Source {
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || fileKind(err) == BadContent {
 			return info, err
 		}
 		s.forget(path.Dir(name))

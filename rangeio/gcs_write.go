@@ -44,8 +44,8 @@ func (s *gcsStore) Put(ctx context.Context, key string, c Content) (Info, error)
 		return err
 	})
 	if err != nil {
-		if _, ok := errors.AsType[sourceError](err); ok {
-			err.Kind = Source
+		if _, ok := errors.AsType[contentError](err); ok {
+			err.Kind = BadContent
 		} else if err.Kind == NotFound {
 			err.Kind = NoBucket // there is nothing else to be missing
 		}

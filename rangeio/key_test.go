@@ -32,7 +32,7 @@ func TestFileKinds(t *testing.T) {
 	for err, want := range map[error]Kind{
 		syscall.ENOSPC: Full, syscall.EDQUOT: Full, syscall.EACCES: Forbidden, syscall.EROFS: Forbidden, syscall.EIO: Unavailable, syscall.EMFILE: Unavailable,
 		syscall.ESTALE: Unavailable, syscall.ENOENT: NotFound, syscall.ENAMETOOLONG: BadKey, syscall.EISDIR: BadKey, fs.ErrClosed: Unavailable,
-		sourceError{syscall.EIO}: Source, sourceError{fs.ErrNotExist}: Source,
+		contentError{syscall.EIO}: BadContent, contentError{fs.ErrNotExist}: BadContent,
 	} {
 		if got := fileKind(fmt.Errorf("write: %w", &fs.PathError{Op: "write", Path: "x", Err: err})); got != want {
 			t.Errorf("%v is %v, want %v", err, got, want)

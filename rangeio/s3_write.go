@@ -45,8 +45,8 @@ func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) 
 	case err == nil:
 		return s.confirm(ctx, key, c.Size(), mark, false)
 	}
-	if _, ok := errors.AsType[sourceError](err); ok {
-		err.Kind = Source
+	if _, ok := errors.AsType[contentError](err); ok {
+		err.Kind = BadContent
 		return Info{}, err
 	}
 	if s3Code(err.Err) == "NoSuchUpload" {

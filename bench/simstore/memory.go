@@ -134,7 +134,7 @@ func (m *Memory) Put(ctx context.Context, key string, c rangeio.Content) (rangei
 		if err == nil || err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
-		return rangeio.Info{}, &rangeio.Error{Kind: rangeio.Source, Op: "put", Key: key, Err: err}
+		return rangeio.Info{}, &rangeio.Error{Kind: rangeio.BadContent, Op: "put", Key: key, Err: err}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,7 +30,7 @@ func checkParts(cfg config.Config) error {
 	_, err = openLayout(cfg, rangeio.NewClient(rangeio.OpenFileLater(os.DevNull), rangeio.Config{}), openingMemory(cfg), nil)
 	problems = append(problems, err)
 	if cfg.Metadata.Kind == "kafka" {
-		_, err := brokers(cfg.Metadata.Kafka, nil, nil)
+		_, err := clusterConfig(cfg.Metadata.Kafka, nil, nil)
 		problems = append(problems, err)
 		if err := saslOptions(cfg.Metadata.Kafka.SASL).Check(); err != nil {
 			problems = append(problems, fmt.Errorf("metadata.kafka.sasl: %w", err))

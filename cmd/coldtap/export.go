@@ -115,7 +115,7 @@ func (f *exportFlags) fill(o *export.Options, target string, stdout io.Writer) (
 
 // exportAndSummarize runs an export and says what it has; the summary of one to standard output goes to standard error.
 func exportAndSummarize(ctx context.Context, env *environment, o export.Options) error {
-	line := newLine(env.err)
+	line := newStatusLine(env.err)
 	began := time.Now()
 	first := int64(-1) // records when this run began
 	o.Progress = func(p export.Progress) {

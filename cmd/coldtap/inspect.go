@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// look is one run of a sub-command of inspect.
-type look struct {
+// inspection is one run of a sub-command of inspect.
+type inspection struct {
 	env     *environment
 	file    configFlags
 	out     *inspect.Output
-	line    *line
+	line    *statusLine
 	operand string
 
 	json    bool
@@ -36,23 +36,23 @@ type look struct {
 }
 
 func inspectCommand(env *environment) *cobra.Command {
-	k := &look{env: env}
+	k := &inspection{env: env}
 	logs := k.command("log FILE|OBJECT", "Show the batches of a log, one a line, with --records its records too",
-		"00000000000000000000.log --records --json", lookAtLog)
+		"00000000000000000000.log --records --json", inspectLog)
 	logs.Flags().BoolVar(&k.records, "records", false, "show the records of each batch")
 
 	index := k.command("index FILE|OBJECT", "Show an index, snapshot, checkpoint, .meta or start object, by the name's ending",
-		"00000000000000000000.timeindex", lookAtIndex)
+		"00000000000000000000.timeindex", inspectIndex)
 	index.Flags().Int64Var(&k.base, "base", -1, "the segment's base `offset`, where the name does not tell it")
 	index.Flags().StringVar(&k.part, "part", "", "of a .meta object, show this `file` instead of the manifest: "+strings.Join(inspect.Parts, ", "))
 
 	verify := k.command("verify [TOPIC]", "Compare metadata with objects, both ways; exit code 1 when anything is wrong",
-		"--deep --config coldtap.yaml", lookAtAll)
+		"--deep --config coldtap.yaml", inspectVerify)
 	verify.Flags().BoolVar(&k.deep, "deep", false, "read everything: the SHA-256 of each file, every batch's CRC, every index")
 	verify.Flags().IntVar(&k.workers, "workers", 2, "segments read at a time by --deep")
 
 	metadataTopic := k.command("metadata-topic [TOPIC[:PARTITION]]", "Show the records of the cluster's __remote_log_metadata as they are, from its start to its end",
-		"orders:0 --config coldtap.yaml --json", lookAtMetadataTopic)
+		"orders:0 --config coldtap.yaml --json", inspectMetadataTopic)
 	metadataTopic.Long = "Shows the records of the cluster's __remote_log_metadata as they are, from its start to its end. It is for\n" +
 		"metadata.kind kafka: a live cluster whose brokers tier segments themselves (KIP-405). The kinds embedded and archive have\n" +
 		"no such topic; `coldtap inspect segments` shows what they know. Any configuration with metadata.kafka.bootstrap will do."
@@ -64,9 +64,9 @@ func inspectCommand(env *environment) *cobra.Command {
 		Example: "  coldtap inspect verify --config coldtap.yaml\n  coldtap inspect log 00000000000000000000.log --records",
 	},
 		k.command("segments TOPIC[:PARTITION]", "Show the segments that the metadata knows, in every state but deleted",
-			"orders:0 --config coldtap.yaml", lookAtSegments),
+			"orders:0 --config coldtap.yaml", inspectSegments),
 		k.command("segment ID", "Show one segment: metadata, objects, manifest (an id that begins with a dash goes behind --)",
-			"kPBl8ErGTLyGEYFGJ5zFmQ --config coldtap.yaml", lookAtSegment),
+			"kPBl8ErGTLyGEYFGJ5zFmQ --config coldtap.yaml", inspectSegment),
 		logs, index,
 		metadataTopic,
 		verify,
@@ -75,8 +75,8 @@ func inspectCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// command makes a sub-command; use is its name and its operand, example what stands behind the name.
-func (k *look) command(use, summary, example string, run func(context.Context, *look) error) *cobra.Command {
+// command makes a sub-command; use is its name and its operand, example what follows the name.
+func (k *inspection) command(use, summary, example string, run func(context.Context, *inspection) error) *cobra.Command {
 	name, what, _ := strings.Cut(use, " ")
 	cmd := &cobra.Command{
 		Use:     use,
@@ -87,7 +87,7 @@ func (k *look) command(use, summary, example string, run func(context.Context, *
 			if len(args) > 0 {
 				k.operand = args[0]
 			}
-			k.line = newLine(k.env.err)
+			k.line = newStatusLine(k.env.err)
 			k.out = inspect.NewOutput(k.env.out, k.json)
 			err := run(cmd.Context(), k)
 			k.line.end()
@@ -103,8 +103,8 @@ func (k *look) command(use, summary, example string, run func(context.Context, *
 	return cmd
 }
 
-// opened is what a configuration names: the store, its layout, and the metadata of a tier that may be in use.
-type opened struct {
+// openedTier is what a configuration names: the store, its layout, and the metadata of a tier that may be in use.
+type openedTier struct {
 	store    *rangeio.Client
 	layout   inspect.Layout
 	metadata metadata
@@ -112,7 +112,7 @@ type opened struct {
 }
 
 // tier opens all of it, and waits until the metadata is complete.
-func (k *look) tier(ctx context.Context) (o opened, err error) {
+func (k *inspection) tier(ctx context.Context) (o openedTier, err error) {
 	cfg, _, err := k.file.load(k.env)
 	if err != nil {
 		return o, err
@@ -150,10 +150,10 @@ func (k *look) tier(ctx context.Context) (o opened, err error) {
 		return o, err
 	}
 	closers = append(closers, func() { o.metadata.Close() })
-	return o, ready(ctx, cfg, o.metadata)
+	return o, waitComplete(ctx, cfg, o.metadata)
 }
 
-func (k *look) store(ctx context.Context, cfg config.Config) (store *rangeio.Client, end func(), err error) {
+func (k *inspection) store(ctx context.Context, cfg config.Config) (store *rangeio.Client, end func(), err error) {
 	backend, err := openStore(ctx, cfg, false)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store: %w", err)
@@ -162,7 +162,7 @@ func (k *look) store(ctx context.Context, cfg config.Config) (store *rangeio.Cli
 }
 
 // content opens a file, or, when there is no such file, an object of the configured store.
-func (k *look) content(ctx context.Context) (in io.Reader, size int64, end func(), err error) {
+func (k *inspection) content(ctx context.Context) (in io.Reader, size int64, end func(), err error) {
 	f, err := os.Open(k.operand)
 	switch {
 	case err == nil:
@@ -195,11 +195,11 @@ func (k *look) content(ctx context.Context) (in io.Reader, size int64, end func(
 }
 
 // bytes shows how far a reading is.
-func (k *look) bytes(done, all int64) {
+func (k *inspection) bytes(done, all int64) {
 	k.line.show("read %s of %s", size(done), size(all))
 }
 
-func lookAtSegments(ctx context.Context, k *look) error {
+func inspectSegments(ctx context.Context, k *inspection) error {
 	o, err := k.tier(ctx)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func lookAtSegments(ctx context.Context, k *look) error {
 	return inspect.Segments(k.out, o.metadata.Snapshot(), k.operand)
 }
 
-func lookAtSegment(ctx context.Context, k *look) error {
+func inspectSegment(ctx context.Context, k *inspection) error {
 	o, err := k.tier(ctx)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func lookAtSegment(ctx context.Context, k *look) error {
 	return inspect.Segment(ctx, k.out, o.metadata.Snapshot(), o.store, o.layout, k.operand)
 }
 
-func lookAtMetadataTopic(ctx context.Context, k *look) error {
+func inspectMetadataTopic(ctx context.Context, k *inspection) error {
 	cfg, _, err := k.file.load(k.env)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 		return usage("the metadata topic is a live cluster's (metadata.kind kafka), this configuration is of metadata.kind %s; "+
 			"to read it all the same name a broker in metadata.kafka.bootstrap", cfg.Metadata.Kind)
 	}
-	reach, err := brokers(cfg.Metadata.Kafka, k.env.log, nil)
+	reach, err := clusterConfig(cfg.Metadata.Kafka, k.env.log, nil)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func lookAtMetadataTopic(ctx context.Context, k *look) error {
 	return found()
 }
 
-func lookAtLog(ctx context.Context, k *look) error {
+func inspectLog(ctx context.Context, k *inspection) error {
 	in, size, end, err := k.content(ctx)
 	if err != nil {
 		return err
@@ -255,14 +255,14 @@ func lookAtLog(ctx context.Context, k *look) error {
 }
 
 // progressOf gives nothing when the output itself is on the terminal and moves on.
-func (k *look) progressOf(out io.Writer) func(done, all int64) {
+func (k *inspection) progressOf(out io.Writer) func(done, all int64) {
 	if isTerminal(out) {
 		return nil
 	}
 	return k.bytes
 }
 
-func lookAtIndex(ctx context.Context, k *look) error {
+func inspectIndex(ctx context.Context, k *inspection) error {
 	in, size, end, err := k.content(ctx)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func lookAtIndex(ctx context.Context, k *look) error {
 	return inspect.Index(k.out, k.operand, raw, k.base, k.part)
 }
 
-func lookAtAll(ctx context.Context, k *look) error {
+func inspectVerify(ctx context.Context, k *inspection) error {
 	if k.workers < 1 || k.workers > 64 {
 		return usage("--workers: %d is not from 1 to 64", k.workers)
 	}

@@ -23,7 +23,7 @@ import (
 // metadata is an open catalog of any kind.
 type metadata interface {
 	catalog.Source
-	// Status says what /ready should tell of a view that may be served: how old it is, when it is not current.
+	// Status is what /ready says of a view that may be served: how old it is, when it is not current.
 	Status() string
 	// Trouble is what keeps the view from getting complete or newer, nil while nothing does.
 	Trouble() error
@@ -58,39 +58,40 @@ func openMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (m 
 	if err != nil {
 		return nil, err
 	}
-	return database{reader}, nil
+	return embeddedMetadata{reader}, nil
 }
 
-// database is the metadata of coldtap's own offloader.
-type database struct{ *embedded.Reader }
+// embeddedMetadata is the database of coldtap's own offloader.
+type embeddedMetadata struct{ *embedded.Reader }
 
-// Status tells of a database that cannot be read any more; its last view is served. Otherwise it is empty, since the
+// Status reports a database that cannot be read any more; its last view is served. Otherwise it is empty, since the
 // database is read again whenever it has changed.
-func (d database) Status() string {
+func (d embeddedMetadata) Status() string {
 	if err := d.Trouble(); err != nil {
 		return "the metadata is no longer followed: " + err.Error()
 	}
 	return ""
 }
 
-// troublesFor is how long a catalog may fail before nobody waits for it any more: longer than the first look at a
-// cluster takes whose first broker is down.
-const troublesFor = 15 * time.Second
+// troubleLimit is how long a catalog may fail before waitComplete gives up: longer than the first round of requests to
+// a cluster takes whose first broker is down.
+const troubleLimit = 15 * time.Second
 
-// ready waits until a catalog is complete: an archive is scanned and a topic replayed in the background, for as long as
-// that takes while it goes on. The database of coldtap's own offloader is complete at once, or missing.
-func ready(ctx context.Context, cfg config.Config, m metadata) error {
+// waitComplete waits until a catalog is complete: an archive is scanned and a topic replayed in the background, for as
+// long as that takes while it goes on. The database of coldtap's own offloader is complete at once, or missing.
+func waitComplete(ctx context.Context, cfg config.Config, m metadata) error {
 	const poll = 50 * time.Millisecond
-	well := time.Now()
+	lastGood := time.Now()
 	for {
 		err := m.Ready()
 		if err == nil {
 			return nil
 		}
 		if m.Trouble() == nil {
-			well = time.Now()
+			lastGood = time.Now()
 		}
-		if e, ok := errors.AsType[*catalog.Error](err); cfg.Metadata.Kind == "embedded" || ok && !e.Retriable() || time.Since(well) > troublesFor {
+		e, ok := errors.AsType[*catalog.Error](err)
+		if cfg.Metadata.Kind == "embedded" || ok && !e.Retriable() || time.Since(lastGood) > troubleLimit {
 			return fmt.Errorf("metadata: %w", err)
 		}
 		select {

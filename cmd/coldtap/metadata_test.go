@@ -52,12 +52,12 @@ func TestWhoLooksWaitsForWhatGoesOn(t *testing.T) {
 		{"at once", 0, time.Hour, false, 0, 0},
 		{"a long replay", 10 * time.Minute, time.Hour, false, 10 * time.Minute, 11 * time.Minute},
 		{"a short outage", 10 * time.Second, 0, false, 10 * time.Second, 11 * time.Second},
-		{"brokers that stay away", time.Hour, time.Minute, true, time.Minute + troublesFor, time.Minute + 2*troublesFor},
+		{"brokers that stay away", time.Hour, time.Minute, true, time.Minute + troubleLimit, time.Minute + 2*troubleLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := ready(t.Context(), cfg, waiting{start.Add(c.ready), start.Add(c.trouble)})
+				err := waitComplete(t.Context(), cfg, waiting{start.Add(c.ready), start.Add(c.trouble)})
 				if took := time.Since(start); (err != nil) != c.fails || took < c.least || took > c.most {
 					t.Errorf("%v after %v", err, took)
 				}

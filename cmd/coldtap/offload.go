@@ -66,7 +66,7 @@ new; killed at any point and run again, it ends in the same state.`,
 }
 
 func offloadAndReport(ctx context.Context, env *environment, cfg config.Config, options offloadOptions) error {
-	shown := newProgress(env.err)
+	shown := newOffloadProgress(env.err)
 	options.progress = shown.event
 	report, err := offloadOnce(ctx, cfg, options, env.log)
 	shown.end()
@@ -118,7 +118,7 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 	})
 }
 
-// ownsTier refuses to write where brokers or another copier are the ones who do.
+// ownsTier refuses a configuration whose tier is written by brokers or another copier.
 func ownsTier(cfg config.Config) error {
 	if cfg.Metadata.Kind != "embedded" || cfg.Layout.Kind != "native" {
 		return usage("offload writes the native layout and the embedded metadata; this configuration has layout.kind %s and metadata.kind %s, which are read only",

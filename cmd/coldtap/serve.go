@@ -36,7 +36,7 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil || done {
 				return err
 			}
-			return serve(cmd.Context(), env, cfg, file.source(), drain)
+			return serve(cmd.Context(), env, cfg, file.loader(), drain)
 		},
 	}
 	file.registerAll(cmd)
@@ -44,9 +44,9 @@ func serveCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// serve answers until ctx ends. source is read again at a hang-up.
-func serve(ctx context.Context, env *environment, cfg config.Config, source config.Source, drain time.Duration) error {
-	env.log.Info("configured", "by", source.String())
+// serve answers until ctx ends. loader reads the configuration again at each SIGHUP.
+func serve(ctx context.Context, env *environment, cfg config.Config, loader config.Loader, drain time.Duration) error {
+	env.log.Info("configured", "by", loader.String())
 	cfg.SetMemoryLimit(0)
 	var s *server
 	err := orEnd(ctx, func() (err error) {
@@ -56,7 +56,7 @@ func serve(ctx context.Context, env *environment, cfg config.Config, source conf
 	if err != nil {
 		return err
 	}
-	stop := s.reloadOnHangup(source)
+	stop := s.reloadOnHangup(loader)
 	defer stop()
 	return s.run(ctx, drain)
 }
@@ -83,28 +83,28 @@ func orEnd(ctx context.Context, f func() error) error {
 // elsewhere.
 func manifestProgress(env *environment) func(done, all int64) {
 	const each = 10 * time.Second
-	line, told := newLine(env.err), time.Now()
+	line, logged := newStatusLine(env.err), time.Now()
 	return func(done, all int64) {
 		switch {
 		case line.terminal && done == all:
 			line.end()
 		case line.terminal:
 			line.show("%sread %d of %d manifests", bar(done, all), done, all)
-		case time.Since(told) > each:
-			told = time.Now()
+		case time.Since(logged) > each:
+			logged = time.Now()
 			env.log.Info("reading the archive", "manifests", done, "listed", all)
 		}
 	}
 }
 
-// reloadOnHangup takes the limits from the file again at each SIGHUP. A file with problems changes nothing. stop does
-// not wait for a reading that is under way: the file may be a pipe, or lie on a mount that is gone.
-func (s *server) reloadOnHangup(source config.Source) (stop func()) {
+// reloadOnHangup reads the limits from the file again at each SIGHUP. A file with problems changes nothing. stop does
+// not wait for a read that is under way: the file may be a pipe, or lie on a mount that is gone.
+func (s *server) reloadOnHangup(loader config.Loader) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			s.reload(source)
+			s.reload(loader)
 		}
 	}()
 	return func() {
@@ -113,8 +113,8 @@ func (s *server) reloadOnHangup(source config.Source) (stop func()) {
 	}
 }
 
-func (s *server) reload(source config.Source) {
-	cfg, err := source.Load()
+func (s *server) reload(loader config.Loader) {
+	cfg, err := loader.Load()
 	if err != nil {
 		s.log.Error("configuration not reloaded, the old one stays", "error", err)
 		return

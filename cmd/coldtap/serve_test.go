@@ -41,7 +41,7 @@ func TestReloadTakesNewLimits(t *testing.T) {
 		if err := os.WriteFile(file, []byte(step.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.reload(config.Source{File: file})
+		s.reload(config.Loader{File: file})
 		if got := ask(); got != step.want {
 			t.Errorf("after %q: %d, want %d", step.text, got, step.want)
 		}

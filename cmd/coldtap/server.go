@@ -35,8 +35,8 @@ type server struct {
 	data, adminListener net.Listener
 }
 
-// newServer builds a gateway and takes its ports; nothing is answered before Run. progress is told how far the reading
-// of an archive's manifests is, until they are read; nil = nobody.
+// newServer builds a gateway and listens on its ports; nothing is answered before run. progress is called while an
+// archive's manifests are read for the first time; it may be nil.
 func newServer(ctx context.Context, cfg config.Config, progress func(done, all int64), log *slog.Logger) (s *server, err error) {
 	s = &server{cfg: cfg, log: log}
 	defer func() {
@@ -58,8 +58,8 @@ func newServer(ctx context.Context, cfg config.Config, progress func(done, all i
 	}
 	s.store = rangeio.NewClient(s.backend, rangeio.Config{Logger: log, Registerer: registry})
 
-	// The catalog tells of deletions before the read path exists, and the cache feels pressure before the gateway
-	// does; both reach the later part through a pointer that is set once it is there.
+	// The catalog reports deletions before the read path exists, and the cache may wait for memory before the gateway
+	// exists; both reach the later part through a pointer that is set once it is there.
 	var path atomic.Pointer[assembly.ReadPath]
 	var front atomic.Pointer[gateway.Server]
 	s.catalog, err = openMetadata(ctx, cfg, metadataOptions{

@@ -13,7 +13,7 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("store: {kind: gcs, s3: {bucket: theirs, region: eu-central-1}}\nhosts: [a, b]\nreader: {threads: 3}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Source{File: file, Environ: []string{
+	c, err := Loader{File: file, Environ: []string{
 		"COLDTAP__STORE__KIND=s3",
 		"COLDTAP__STORE__S3__BUCKET=ours # ${HOME}: \"x\"",
 		"COLDTAP__STORE__S3={prefix: p/, bucket: other}", // a section, before its keys
@@ -47,7 +47,7 @@ func TestWrongVariablesAreNamed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("admin: nowhere\nlisten: nowhere\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Source{File: file, Environ: []string{
+	_, err := Loader{File: file, Environ: []string{
 		"COLDTAP__STORE__S3__BUCKTE=x",
 		"COLDTAP__LISTEN__PORT=1",
 		"COLDTAP__=x",

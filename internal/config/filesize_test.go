@@ -14,7 +14,7 @@ func TestFileSizeIsBounded(t *testing.T) {
 		if err := os.WriteFile(path, []byte("#"+strings.Repeat(" ", size-1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Source{File: path}.Load()
+		_, err := Loader{File: path}.Load()
 		if got := err != nil && strings.Contains(err.Error(), "more than 1MiB"); got != refused {
 			t.Errorf("%d bytes: %v", size, err)
 		}
@@ -28,7 +28,7 @@ func TestAFileThatCannotBeReadIsTheOnlyProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{broken, broken + ".missing"} {
-		_, err := Source{File: path}.Load()
+		_, err := Loader{File: path}.Load()
 		if err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", path, err)
 		}

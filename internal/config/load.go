@@ -19,21 +19,21 @@ import (
 // maxFile bounds the configuration file; a larger one is not a configuration.
 const maxFile = 1 << 20
 
-// Source says where a configuration comes from. What the environment says wins over the file.
-type Source struct {
+// Loader reads a configuration from a file and the environment. What the environment says wins over the file.
+type Loader struct {
 	File    string   // "" = none
 	Environ []string // NAME=VALUE as os.Environ gives them
 }
 
 // String names the file and the variables that take part, for people.
-func (s Source) String() string {
-	names := []string{s.File}
-	for _, variable := range s.Environ {
+func (l Loader) String() string {
+	names := []string{l.File}
+	for _, variable := range l.Environ {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, variablePrefix) {
 			names = append(names, name)
 		}
 	}
-	if s.File == "" {
+	if l.File == "" {
 		names[0] = "defaults"
 	}
 	slices.Sort(names[1:])
@@ -41,48 +41,48 @@ func (s Source) String() string {
 }
 
 // Load reads and validates. The error joins every problem found, one a line.
-func (s Source) Load() (Config, error) {
-	c, r := s.read()
+func (l Loader) Load() (Config, error) {
+	c, r := l.read()
 	if r.unread {
 		return c, r.err() // what its keys lack would be said of the defaults
 	}
 	for _, p := range c.Validate() {
-		r.problems = append(r.problems, fmt.Sprintf("%s%v", s.origin(r, p.Key), p))
+		r.problems = append(r.problems, fmt.Sprintf("%s%v", l.origin(r, p.Key), p))
 	}
 	return c, r.err()
 }
 
 // Read reads without validating: what the configuration is, be it usable or not.
-func (s Source) Read() (Config, error) {
-	c, r := s.read()
+func (l Loader) Read() (Config, error) {
+	c, r := l.read()
 	return c, r.err()
 }
 
-func (s Source) read() (Config, *reader) {
+func (l Loader) read() (Config, *reader) {
 	c, r := Default(), &reader{}
-	if s.File != "" {
-		raw, err := readFile(s.File)
+	if l.File != "" {
+		raw, err := readFile(l.File)
 		if err != nil {
 			r.problems, r.unread = append(r.problems, err.Error()), true
 		}
-		r.file(raw, s.File+": ", &c)
+		r.file(raw, l.File+": ", &c)
 	}
-	r.environment(s.Environ, &c)
+	r.environment(l.Environ, &c)
 	c.resolve()
 	return c, r
 }
 
 // origin is what stands before a problem with a key: the variable or the file that a user has to look into.
-func (s Source) origin(r *reader, key string) string {
+func (l Loader) origin(r *reader, key string) string {
 	for path := key; path != ""; path, _, _ = cutLast(path) {
 		if name, ok := r.variables[path]; ok {
 			return name + ": "
 		}
 	}
-	if s.File == "" {
+	if l.File == "" {
 		return ""
 	}
-	return s.File + ": "
+	return l.File + ": "
 }
 
 func cutLast(path string) (before, after string, found bool) {

@@ -32,7 +32,7 @@ func AcceptanceTest(t *testing.T, open func(t *testing.T) rangeio.Backend, unabl
 		{"a body is of one version", oneVersion},
 		{"nobody sees a part of a put", atomicPut},
 		{"missing objects", missing},
-		{"a source that fails leaves no object", failingSource},
+		{"a content that fails leaves no object", failingContent},
 		{"list in key order", list},
 		{"list of more than a page", longList},
 		{"a function that ends a list", endedList},
@@ -317,15 +317,15 @@ func missing(t *testing.T, b rangeio.Backend) {
 	put(t, b, "folder/o", []byte("y"))
 }
 
-// brokenSource fails, or just ends, after good bytes.
-type brokenSource struct {
+// brokenContent fails, or just ends, after good bytes.
+type brokenContent struct {
 	size, good int64
 	err        error
 }
 
-func (s brokenSource) Size() int64 { return s.size }
+func (s brokenContent) Size() int64 { return s.size }
 
-func (s brokenSource) ReadAt(p []byte, off int64) (int, error) {
+func (s brokenContent) ReadAt(p []byte, off int64) (int, error) {
 	n := int(min(int64(len(p)), max(s.good-off, 0)))
 	clear(p[:n])
 	if n < len(p) {
@@ -334,9 +334,9 @@ func (s brokenSource) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func failingSource(t *testing.T, b rangeio.Backend) {
+func failingContent(t *testing.T, b rangeio.Backend) {
 	errDisk := errors.New("input/output error")
-	for _, s := range []brokenSource{
+	for _, s := range []brokenContent{
 		{20 << 20, 12 << 20, errDisk}, {20 << 20, 12 << 20, io.EOF}, {20 << 20, 3 << 20, io.EOF}, {1000, 600, errDisk}, {1000, 600, io.EOF}, {1, 0, io.EOF},
 		{16 << 20, 8 << 20, io.EOF},
 	} {
@@ -344,7 +344,7 @@ func failingSource(t *testing.T, b rangeio.Backend) {
 		if err == nil {
 			t.Fatalf("put of a source with %d of %d bytes succeeded", s.good, s.size)
 		}
-		IsKind(t, err, rangeio.Source)
+		IsKind(t, err, rangeio.BadContent)
 		if s.err == errDisk && !errors.Is(err, errDisk) {
 			t.Errorf("the cause is lost: %v", err)
 		}
@@ -352,8 +352,8 @@ func failingSource(t *testing.T, b rangeio.Backend) {
 		IsKind(t, err, rangeio.NotFound)
 	}
 	put(t, b, "kept", []byte("the version before"))
-	_, err := b.Put(t.Context(), "kept", brokenSource{9 << 20, 1 << 20, io.EOF})
-	IsKind(t, err, rangeio.Source)
+	_, err := b.Put(t.Context(), "kept", brokenContent{9 << 20, 1 << 20, io.EOF})
+	IsKind(t, err, rangeio.BadContent)
 	if got, _ := get(t, b, "kept", 0, -1, ""); string(got) != "the version before" {
 		t.Errorf("a failed put left %q", got)
 	}

@@ -4,21 +4,23 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
-
-	"coldtap/offload"
 
 	"golang.org/x/term"
 )
 
-// line is one line of a terminal that is rewritten while something long goes on. Elsewhere nothing of it is shown.
-type line struct {
+// statusLine is one line of a terminal that is rewritten while something long goes on. Elsewhere nothing of it is
+// shown.
+type statusLine struct {
 	out      io.Writer
 	terminal bool
 	drawn    time.Time
 }
 
-func newLine(out io.Writer) *line { return &line{out: out, terminal: isTerminal(out)} }
+func newStatusLine(out io.Writer) *statusLine {
+	return &statusLine{out: out, terminal: isTerminal(out)}
+}
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
@@ -33,14 +35,14 @@ const (
 )
 
 // show rewrites the line, unless it was rewritten just now.
-func (l *line) show(format string, args ...any) {
+func (l *statusLine) show(format string, args ...any) {
 	if l.terminal && time.Since(l.drawn) >= redraw {
 		l.write(fmt.Sprintf(format, args...))
 	}
 }
 
 // write rewrites the line with as much of a text as fits: what wraps could not be erased.
-func (l *line) write(text string) {
+func (l *statusLine) write(text string) {
 	l.drawn = time.Now()
 	if width, _, err := term.GetSize(int(l.out.(*os.File).Fd())); err == nil && width > 0 {
 		text = firstColumns(text, width-1)
@@ -59,28 +61,34 @@ func firstColumns(text string, n int) string {
 }
 
 // end leaves the terminal's line clean.
-func (l *line) end() {
+func (l *statusLine) end() {
 	if l.terminal {
 		fmt.Fprint(l.out, clearLine)
 	}
 }
 
-// progress shows what an offload is doing: the line on a terminal, a plain line per finished segment elsewhere.
-type progress struct{ *line }
+// barWidth is the progress bar's width in characters.
+const barWidth = 24
 
-func newProgress(out io.Writer) progress { return progress{newLine(out)} }
-
-func (p progress) event(e offload.Event) {
-	moving := e.Step == offload.StepCopying
-	switch {
-	case !p.terminal && !moving:
-		fmt.Fprintln(p.out, describe(e))
-	case !p.terminal, moving && time.Since(p.drawn) < redraw:
-	default:
-		text := bar(e.Done, e.Total)
-		if e.Total > 0 {
-			text += fmt.Sprintf("%s of %s ", size(min(e.Done, e.Total)), size(e.Total))
-		}
-		p.write(text + describe(e))
+// bar draws how far something is; empty while it is not known how much there is.
+func bar(done, all int64) string {
+	if all <= 0 {
+		return ""
 	}
+	filled := int(barWidth * min(done, all) / all)
+	return fmt.Sprintf("[%s%s] ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled))
+}
+
+// size writes bytes for people, to three digits.
+func size(n int64) string {
+	value, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for value >= 1024 && i < len(units)-1 {
+		value /= 1024
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[i]
 }

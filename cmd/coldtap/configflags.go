@@ -35,9 +35,9 @@ func (f *configFlags) registerAll(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.print, "print-config", false, "print the configuration with every default filled in and secrets masked, and exit")
 }
 
-// source is where the configuration comes from: a file, if there is one, and the environment.
-func (f *configFlags) source() config.Source {
-	s := config.Source{File: f.path, Environ: os.Environ()}
+// loader reads the configuration from a file, if there is one, and the environment.
+func (f *configFlags) loader() config.Loader {
+	s := config.Loader{File: f.path, Environ: os.Environ()}
 	for _, file := range usualFiles {
 		if s.File != "" {
 			break
@@ -52,16 +52,16 @@ func (f *configFlags) source() config.Source {
 // load reads the configuration. done is true when --check or --print-config have said all there is to say. checks are
 // what the command needs besides a valid configuration.
 func (f *configFlags) load(env *environment, checks ...func(config.Config) error) (cfg config.Config, done bool, err error) {
-	source := f.source()
+	loader := f.loader()
 	if f.print {
-		if cfg, err = source.Read(); err != nil {
+		if cfg, err = loader.Read(); err != nil {
 			return cfg, false, usageError{err}
 		}
 		if err := cfg.Print(env.out); err != nil || !f.check {
 			return cfg, true, err
 		}
 	}
-	if cfg, err = source.Load(); err != nil {
+	if cfg, err = loader.Load(); err != nil {
 		return cfg, false, usageError{err}
 	}
 	if !f.check {
@@ -77,6 +77,6 @@ func (f *configFlags) load(env *environment, checks ...func(config.Config) error
 	if f.print {
 		return cfg, true, nil
 	}
-	fmt.Fprintf(env.out, "valid: %s\n", source)
+	fmt.Fprintf(env.out, "valid: %s\n", loader)
 	return cfg, true, nil
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// sourceError marks an error of the content to be put, which no retry against the store can cure.
-type sourceError struct{ err error }
+// contentError marks an error of the content to be put, which no retry against the store can cure.
+type contentError struct{ err error }
 
-func (e sourceError) Error() string { return e.err.Error() }
-func (e sourceError) Unwrap() error { return e.err }
+func (e contentError) Error() string { return e.err.Error() }
+func (e contentError) Unwrap() error { return e.err }
 
 // contentReader reads a Content from front to back. An end before Size is an error: taken for the end of the data, it
 // would complete a truncated object that looks whole.
@@ -38,7 +38,7 @@ func (r *contentReader) Read(p []byte) (int, error) {
 	case err == nil, err == io.EOF:
 		err = fmt.Errorf("source ended at %d of %d bytes: %w", r.off, r.size, io.ErrUnexpectedEOF)
 	}
-	r.err = sourceError{err}
+	r.err = contentError{err}
 	return n, r.err
 }
 

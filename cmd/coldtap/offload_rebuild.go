@@ -44,7 +44,7 @@ and reported; nothing in the bucket is changed. Run it while no offloader runs.`
 }
 
 func rebuildAndReport(ctx context.Context, env *environment, cfg config.Config, cluster string, dry bool) error {
-	shown := newLine(env.err)
+	shown := newStatusLine(env.err)
 	contents, err := rebuildOnce(ctx, cfg, cluster, dry, shown, env.log)
 	shown.end()
 	if contents != nil {
@@ -70,7 +70,7 @@ func rebuildAndReport(ctx context.Context, env *environment, cfg config.Config, 
 
 // rebuildOnce reads the bucket and then opens the metadata for writing, so that a bucket that cannot be read leaves no
 // database behind.
-func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry bool, shown *line, log *slog.Logger) (*rebuild.Contents, error) {
+func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry bool, shown *statusLine, log *slog.Logger) (*rebuild.Contents, error) {
 	if err := ownsTier(cfg); err != nil {
 		return nil, err
 	}

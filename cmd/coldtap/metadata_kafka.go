@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// brokers is how the configured cluster is reached.
-func brokers(cfg config.KafkaMetadata, log *slog.Logger, registerer prometheus.Registerer) (cluster.Config, error) {
+// clusterConfig is how the configured cluster is reached.
+func clusterConfig(cfg config.KafkaMetadata, log *slog.Logger, registerer prometheus.Registerer) (cluster.Config, error) {
 	tls, err := cluster.TLSOptions(cfg.TLS).Config()
 	if err != nil {
 		return cluster.Config{}, fmt.Errorf("metadata.kafka.tls: %w", err)
@@ -38,29 +38,29 @@ func saslOptions(s config.SASL) cluster.SASLOptions {
 	}
 }
 
-// live is the metadata of a running cluster: its metadata topic, and what its brokers tell of the partitions.
-type live struct {
+// kafkaMetadata comes from a running cluster: its metadata topic, and its brokers' answers about the partitions.
+type kafkaMetadata struct {
 	*kafka.Follower
 	cluster *cluster.Client
-	stale   time.Duration // the age from which on a view is worth a word in /ready
+	stale   time.Duration // /ready reports a view from this age on
 }
 
-// A view counts as stale after staleRounds rounds of asking the brokers that did not come, and not before leastStale.
+// A view counts as stale when staleRounds rounds of asking the brokers were due since, and not before leastStale.
 const (
 	staleRounds = 10
 	leastStale  = 10 * time.Second
 )
 
-var _ fetch.Live = (*live)(nil)
+var _ fetch.Live = (*kafkaMetadata)(nil)
 
 func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions) (metadata, error) {
-	reach, err := brokers(cfg.Metadata.Kafka, o.log, o.registerer)
+	reach, err := clusterConfig(cfg.Metadata.Kafka, o.log, o.registerer)
 	if err != nil {
 		return nil, err
 	}
-	// The cluster tells from the first moment on, the follower listens once it is there.
+	// The cluster's first views come before the follower exists; it is given the newest one below.
 	var follower atomic.Pointer[kafka.Follower]
-	m := &live{stale: staleRounds * time.Duration(cfg.Metadata.Kafka.Refresh)}
+	m := &kafkaMetadata{stale: staleRounds * time.Duration(cfg.Metadata.Kafka.Refresh)}
 	m.cluster, err = cluster.Open(reach, func(v *cluster.View) {
 		if f := follower.Load(); f != nil {
 			f.Observe(v)
@@ -82,8 +82,8 @@ func openKafkaMetadata(ctx context.Context, cfg config.Config, o metadataOptions
 	return m, nil
 }
 
-// Status tells since when the cluster has not been heard of and why, and which topics it does not let us describe.
-func (m *live) Status() string {
+// Status says since when the cluster has not answered and why, and which topics it does not let coldtap describe.
+func (m *kafkaMetadata) Status() string {
 	s := m.Follower.Status()
 	oldest, what := s.AsOf, "metadata topic"
 	if s.ClusterAt.Before(oldest) {
@@ -105,11 +105,11 @@ func (m *live) Status() string {
 }
 
 // Trouble joins what the follower and the cluster's client last failed with.
-func (m *live) Trouble() error {
+func (m *kafkaMetadata) Trouble() error {
 	return errors.Join(m.Follower.Status().Trouble, m.cluster.LastError())
 }
 
-func (m *live) Close() error {
+func (m *kafkaMetadata) Close() error {
 	err := m.Follower.Close()
 	m.cluster.Close()
 	return err

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// archived is the metadata of a bucket alone.
-type archived struct{ *archive.Archive }
+// archiveMetadata comes from the manifests of a bucket alone.
+type archiveMetadata struct{ *archive.Archive }
 
 func openArchive(ctx context.Context, cfg config.Config, o metadataOptions) (metadata, error) {
 	scanner, identity, err := openScanner(cfg, o.store)
@@ -41,7 +41,7 @@ func openArchive(ctx context.Context, cfg config.Config, o metadataOptions) (met
 		return nil, err
 	}
 	first.Store(a)
-	return archived{a}, nil
+	return archiveMetadata{a}, nil
 }
 
 // openScanner makes what finds segments in the configured bucket, and the name of what it finds them in. It has a
@@ -59,4 +59,4 @@ func openScanner(cfg config.Config, store *rangeio.Client) (layout.Manifests, st
 }
 
 // Status is empty: a bucket's manifests are as current as the last listing, which metadata.archive.refresh decides.
-func (archived) Status() string { return "" }
+func (archiveMetadata) Status() string { return "" }

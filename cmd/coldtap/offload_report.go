@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
+	"time"
 
 	"coldtap/inspect"
 	"coldtap/offload"
@@ -74,18 +74,24 @@ func because(l offload.Leftover) string {
 	return string(l.Reason) + ": " + inspect.Printable(l.Detail)
 }
 
-// size writes bytes for people, to three digits.
-func size(n int64) string {
-	value, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for value >= 1024 && i < len(units)-1 {
-		value /= 1024
-		i++
+// offloadProgress shows what an offload is doing: the line on a terminal, a plain line per finished segment elsewhere.
+type offloadProgress struct{ *statusLine }
+
+func newOffloadProgress(out io.Writer) offloadProgress { return offloadProgress{newStatusLine(out)} }
+
+func (p offloadProgress) event(e offload.Event) {
+	moving := e.Step == offload.StepCopying
+	switch {
+	case !p.terminal && !moving:
+		fmt.Fprintln(p.out, describe(e))
+	case !p.terminal, moving && time.Since(p.drawn) < redraw:
+	default:
+		text := bar(e.Done, e.Total)
+		if e.Total > 0 {
+			text += fmt.Sprintf("%s of %s ", size(min(e.Done, e.Total)), size(e.Total))
+		}
+		p.write(text + describe(e))
 	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[i]
 }
 
 // describe is one event in a line.
@@ -108,16 +114,4 @@ func describe(e offload.Event) string {
 		text += ": " + inspect.Printable(e.Detail)
 	}
 	return text
-}
-
-// barWidth is the progress bar's width in characters.
-const barWidth = 24
-
-// bar draws how far something is; empty when nobody knows how much there is.
-func bar(done, all int64) string {
-	if all <= 0 {
-		return ""
-	}
-	filled := int(barWidth * min(done, all) / all)
-	return fmt.Sprintf("[%s%s] ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled))
 }
