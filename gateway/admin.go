@@ -34,8 +34,8 @@ const (
 	// adminIdleTimeout is how long a connection may idle between requests. Prometheus asks each 15 s to 60 s and comes
 	// back on a new connection after longer pauses.
 	adminIdleTimeout = 90 * time.Second
-	// adminStallTimeout is how long a client may take nothing of an answer before its connection is closed. There is no
-	// limit of the whole: a profile may take minutes.
+	// adminStallTimeout is how long a client may take nothing of an answer before its connection is closed. An answer as
+	// a whole has no time limit: a profile may take minutes.
 	adminStallTimeout = 30 * time.Second
 	// maxAdminConnections is how many connections the admin plane has at a time. More are closed at once, or they could
 	// take the file descriptors of the data plane.
@@ -145,8 +145,8 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 	return a.http.Close()
 }
 
-// adminListener gives connections that end when their client takes nothing for adminStallTimeout, maxAdminConnections
-// at a time.
+// adminListener accepts maxAdminConnections at a time, which are closed when their client takes nothing for
+// adminStallTimeout.
 type adminListener struct {
 	net.Listener
 	open atomic.Int64

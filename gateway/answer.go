@@ -56,8 +56,8 @@ func (x *exchange) reserve(share *budget.Share, n, held int64) error {
 	return nil
 }
 
-// shareFor gives the share that the next block, of this length, is of: small reservations are all of a listing, and the
-// first of records, so that short answers are made whatever long ones hold.
+// shareFor gives the share that the next block, of this length, is reserved from. All blocks of a listing and the first
+// of records are small reservations, so that short answers are made whatever long ones hold.
 func (a *answer) shareFor(size int) *budget.Share {
 	decode := a.x.srv.decode
 	most := engine.BlockSizes[len(engine.BlockSizes)-1]
@@ -129,9 +129,9 @@ func (a *answer) appendItem(i, n int, fn func(dst []byte) []byte) error {
 	})
 }
 
-// pressed says that the budget is nearly used up, so that an answer with something in it had better stop. That is
-// pressure too: clients that have stalled over such memory would keep all answers short.
-func (a *answer) pressed() bool {
+// underPressure says that the budget is nearly used up, so that an answer that has some records should end. It asks for
+// memory as well: clients that have stalled with such memory would keep all answers short.
+func (a *answer) underPressure() bool {
 	decode := a.x.srv.decode
 	if decode.InUse() <= decode.Size()/4*3 {
 		return false

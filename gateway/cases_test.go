@@ -203,8 +203,8 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 				t.Fatalf("%+v", rejected)
 			}
 			rest, err := io.ReadAll(resp.Body)
-			told := strings.Contains(string(rest[max(0, len(rest)-500):]), `{"error_code":41601,`)
-			if !errors.Is(err, io.ErrUnexpectedEOF) || told != (accept == eventType) {
+			errorEvent := strings.Contains(string(rest[max(0, len(rest)-500):]), `{"error_code":41601,`)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || errorEvent != (accept == eventType) {
 				t.Errorf("%d bytes more, %v, the last %q", len(rest), err, rest[max(0, len(rest)-500):])
 			}
 			got := r.get(t, endlessPath+"?offset=0", "Accept", accept)
@@ -215,7 +215,7 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 	}
 }
 
-// A batch that fits decoded, but not together with its JSON, is told so at once and never invited to come back. What is
+// A batch that fits decoded, but not together with its JSON, gets its error at once and is never invited to come back. What is
 // sent while it is read has it.
 func TestBatchWhoseJSONCannotFitIsNotBusy(t *testing.T) {
 	r := newRealHarness(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })

@@ -59,7 +59,7 @@ func (x *exchange) setETag(st stream, mediaType string) (tag string) {
 func (x *exchange) unmodified(ctx *fasthttp.RequestCtx, tag string) (bool, error) {
 	request := &ctx.Request.Header
 	if fields := request.PeekAll("If-Match"); len(fields) > 0 {
-		matched, sound := namesTag(fields, tag, false)
+		matched, sound := matchesTag(fields, tag, false)
 		switch {
 		case !sound:
 			return false, newProblem(codePrecondition, `If-Match is no list of entity tags such as "a", "b", and not *`)
@@ -70,23 +70,23 @@ func (x *exchange) unmodified(ctx *fasthttp.RequestCtx, tag string) (bool, error
 		}
 	}
 	if fields := request.PeekAll("If-None-Match"); len(fields) > 0 {
-		matched, sound := namesTag(fields, tag, true)
+		matched, sound := matchesTag(fields, tag, true)
 		return matched && sound, nil
 	}
 	return false, nil
 }
 
-// rangeHolds says whether a Range field counts (RFC 9110, 13.1.5): without If-Range, or when If-Range names the
+// rangeApplies says whether a Range field counts (RFC 9110, 13.1.5): without If-Range, or when If-Range names the
 // file, compared strongly. A date never does, since no answer has one.
-func rangeHolds(request *fasthttp.RequestHeader, tag string) bool {
+func rangeApplies(request *fasthttp.RequestHeader, tag string) bool {
 	fields := request.PeekAll("If-Range")
 	return len(fields) == 0 || len(fields) == 1 && tag[0] == '"' && string(bytes.Trim(fields[0], " \t")) == tag
 }
 
-// namesTag says whether the lines of a condition (* or a list of entity tags, which several lines continue) name tag.
+// matchesTag says whether the lines of a condition (* or a list of entity tags, which several lines continue) name tag.
 // Weakly compared, a weak tag names what the strong one of the same text does; strongly compared, weak tags name
 // nothing. sound false: it is not such a list.
-func namesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
+func matchesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
 	if len(fields) == 1 && string(bytes.Trim(fields[0], " \t")) == "*" {
 		return true, true
 	}
@@ -105,7 +105,7 @@ func namesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
 			if weak {
 				field = field[2:]
 			}
-			n := opaqueTag(field)
+			n := quotedLength(field)
 			if n == 0 {
 				return false, false
 			}
@@ -122,9 +122,9 @@ func namesTag(fields [][]byte, tag string, weakly bool) (matched, sound bool) {
 	return matched && some, some
 }
 
-// opaqueTag gives the length of the quoted text that b begins with, 0 when it begins with none. A comma may stand in
+// quotedLength gives the length of the quoted text that b begins with, 0 when it begins with none. A comma may stand in
 // it.
-func opaqueTag(b []byte) int {
+func quotedLength(b []byte) int {
 	if len(b) == 0 || b[0] != '"' {
 		return 0
 	}

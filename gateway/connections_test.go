@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// A connection above the bound is told so and closed; those that are there are served on.
+// A connection above the bound gets 503 and is closed; those that are there are served on.
 func TestConnectionsAreBounded(t *testing.T) {
 	r := newHarness(t, func(c *Config) { c.Concurrency = 2 })
 	r.fake.topics = []string{"t"}

@@ -42,7 +42,7 @@ func TestEventSourceGoesOnWhereItStopped(t *testing.T) {
 			t.Errorf("%s: %d %s", id, got.StatusCode, got.body)
 		}
 	}
-	// An event source comes back until it is told that there is nothing more; a client that begins gets its end event.
+	// An event source comes back until an answer says that there is nothing more; a client that begins gets its end event.
 	r.records()
 	if got := r.get(t, recordsPath+"?offset=10", "Accept", eventType); got.StatusCode != 200 || !strings.HasPrefix(got.body, "id: 10\nevent: end\n") {
 		t.Errorf("%d %q", got.StatusCode, got.body)
@@ -71,8 +71,8 @@ func TestEventsBreakWithAnErrorEvent(t *testing.T) {
 	}
 }
 
-// TestStreamsTellTheirCostAndNextPageInTrailers: what is known only at the end is not lost.
-func TestStreamsTellTheirCostAndNextPageInTrailers(t *testing.T) {
+// TestStreamsReportCostAndNextPageInTrailers: what is known only at the end is not lost.
+func TestStreamsReportCostAndNextPageInTrailers(t *testing.T) {
 	r := newHarness(t, func(c *Config) { c.LookAhead = 1000 })
 	r.fake.stats = fetch.Stats{ChunksMem: 1, ChunksMissed: 2, StoreRequests: 3, StoreBytes: 4096}
 	for _, accept := range []string{rawType, "application/x-ndjson", eventType} {

@@ -42,7 +42,7 @@ func serveExplain(x *exchange, ctx *fasthttp.RequestCtx) error {
 		part := &plan.Segments[i]
 		inMemory, missing, bytes = inMemory+part.InMemory, missing+part.Missing, bytes+part.Bytes
 		gets += part.Requests
-		if err := a.appendItem(i, fixed, func(dst []byte) []byte { return appendPlanned(dst, part) }); err != nil {
+		if err := a.appendItem(i, itemRoom, func(dst []byte) []byte { return appendPlanned(dst, part) }); err != nil {
 			return err
 		}
 	}
@@ -61,8 +61,8 @@ func serveExplain(x *exchange, ctx *fasthttp.RequestCtx) error {
 	return sendListing(x, ctx, a, string(append(tail, "}\n"...)))
 }
 
-// promise says what a range of time holds.
-const promise = "text formats hold exactly the records with start_timestamp <= timestamp < end_timestamp, among the offsets from the start up to the first record " +
+// timeRangePromise says what a range of time holds.
+const timeRangePromise = "text formats hold exactly the records with start_timestamp <= timestamp < end_timestamp, among the offsets from the start up to the first record " +
 	"at or after end_timestamp + lateness, where the answer ends with range; raw batches are those whose header's timestamps overlap the range. " +
 	"What comes behind that record is not looked at: where timestamps are out of order, give a lateness as long as records are late"
 
@@ -77,7 +77,7 @@ func appendTimeRange(dst []byte, r *fetch.Request) []byte {
 	dst = appendOffset(append(dst, `,"time_range":{"start_timestamp":`...), start)
 	dst = appendOffset(append(dst, `,"end_timestamp":`...), r.EndTimestamp)
 	dst = append(append(dst, `,"lateness":"`...), latenessText(r.Lateness)...)
-	return append(append(append(dst, `","promise":"`...), promise...), `"}`...)
+	return append(append(append(dst, `","promise":"`...), timeRangePromise...), `"}`...)
 }
 
 func appendPlanned(dst []byte, part *fetch.PlanSegment) []byte {

@@ -33,7 +33,7 @@ func serveFile(x *exchange, ctx *fasthttp.RequestCtx, seg, name string) error {
 		return nil
 	}
 	from, to := int64(0), size
-	if header := request.Peek("Range"); len(header) > 0 && rangeHolds(request, tag) {
+	if header := request.Peek("Range"); len(header) > 0 && rangeApplies(request, tag) {
 		var result rangeResult
 		switch from, to, result = parseRange(header, size); result {
 		case rangeUnsatisfied:

@@ -236,8 +236,8 @@ func FuzzPreconditions(f *testing.F) {
 	f.Add([]byte(`"a,b",,`), `"a,b"`)
 	f.Fuzz(func(t *testing.T, field []byte, tag string) {
 		fields := [][]byte{field}
-		strongly, sound := namesTag(fields, tag, false)
-		weakly, _ := namesTag(fields, tag, true)
+		strongly, sound := matchesTag(fields, tag, false)
+		weakly, _ := matchesTag(fields, tag, true)
 		if strongly && (!weakly || !sound) || weakly && !sound {
 			t.Errorf("%q names %q strongly %v, weakly %v, sound %v", field, tag, strongly, weakly, sound)
 		}

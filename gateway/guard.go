@@ -12,8 +12,8 @@ import (
 )
 
 // siteGuard keeps web pages of other sites from reading through the browser of a user who reaches a listener that they
-// do not. Such a page either has its own name point to the listener's address (DNS rebinding), which the Host
-// field gives away, or asks for it by its address, which the browser says in Origin and Sec-Fetch-Site.
+// cannot reach. Such a page either has its own name point to the listener's address (DNS rebinding), which shows in the
+// Host field, or asks for the listener by its address, which shows in Origin and Sec-Fetch-Site.
 type siteGuard struct {
 	names []string // lower-case
 }
@@ -29,21 +29,21 @@ func newSiteGuard(hosts []string) siteGuard {
 // siteRequest is what a request says of where it comes from and goes to; empty fields were not sent.
 type siteRequest struct {
 	loopback bool      // the listener is on a loopback address
-	http10   bool      // HTTP/1.0 knows no Host
+	http10   bool      // HTTP/1.0 has no Host field
 	hosts    [2][]byte // the Host field, and the host of the request's target
 	origin   []byte
 	// Sec-Fetch-Site, -Mode and -Dest, which browsers send to loopback addresses and over TLS.
 	site, mode, dest []byte
 }
 
-// refuse says why a request is not answered, nil when it is.
+// refuse gives the reason to refuse a request, nil when there is none.
 func (g siteGuard) refuse(r *siteRequest) *problem {
 	if r.loopback {
 		for i, host := range r.hosts {
 			if i > 0 && bytes.Equal(host, r.hosts[0]) {
 				continue
 			}
-			if !g.knows(host, r.http10) {
+			if !g.answersTo(host, r.http10) {
 				return newProblem(codeMisdirected, "this listener does not answer to host %q, only to localhost, IP addresses and the names in the configuration's hosts", printable(host))
 			}
 		}
@@ -59,8 +59,9 @@ func (g siteGuard) refuse(r *siteRequest) *problem {
 	return nil
 }
 
-// knows says whether a loopback listener answers to a host, with or without a port. No browser leaves it out.
-func (g siteGuard) knows(authority []byte, http10 bool) bool {
+// answersTo says whether a loopback listener answers to a Host, with or without a port. No browser leaves the field
+// out.
+func (g siteGuard) answersTo(authority []byte, http10 bool) bool {
 	if len(authority) == 0 {
 		return http10
 	}
@@ -103,7 +104,7 @@ func hostOf(authority []byte) (host []byte, literal bool) {
 
 // isAddress says whether b is an IP address. It does not keep b.
 func isAddress(b []byte) bool {
-	// A refusal of ParseAddr is an allocation, and every request by name would have it.
+	// An error of ParseAddr is an allocation, which every request by name would cost.
 	if len(b) == 0 || (b[0] < '0' || b[0] > '9') && bytes.IndexByte(b, ':') < 0 {
 		return false
 	}
@@ -111,7 +112,7 @@ func isAddress(b []byte) bool {
 	return err == nil
 }
 
-// sameHost says whether a page of this origin lies on the host that it asks, on whatever port.
+// sameHost says whether the origin of a page is the host that the page asks, on any port.
 func sameHost(origin, authority []byte) bool {
 	u, err := url.Parse(string(origin))
 	if err != nil || u.Host == "" || len(authority) == 0 {
@@ -122,7 +123,7 @@ func sameHost(origin, authority []byte) bool {
 	return len(a) > 0 && bytes.EqualFold(a, b)
 }
 
-// siteOf is what a request on the data plane says.
+// siteOf is the siteRequest of a request on the data plane.
 func siteOf(ctx *fasthttp.RequestCtx, loopback bool) *siteRequest {
 	h := &ctx.Request.Header
 	return &siteRequest{
@@ -131,8 +132,8 @@ func siteOf(ctx *fasthttp.RequestCtx, loopback bool) *siteRequest {
 	}
 }
 
-// ambiguous refuses what a proxy in front may read differently than fasthttp does, which takes chunks for the length
-// of a body that has both, unfolds folded fields, and ends a line at a line feed alone.
+// ambiguous refuses requests that a proxy in front may read differently than fasthttp does: fasthttp prefers chunks to
+// a length where a request has both, unfolds folded fields, and ends a line at a line feed alone.
 func ambiguous(h *fasthttp.RequestHeader) *problem {
 	if version := string(h.Protocol()); version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return newProblem(codeVersion, "this is HTTP/1.1; %s is not spoken here", printable(h.Protocol()))

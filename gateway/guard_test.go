@@ -272,7 +272,7 @@ func FuzzHostOf(f *testing.F) {
 	f.Add("[fe80::1%eth0]")
 	g := newSiteGuard(nil)
 	f.Fuzz(func(t *testing.T, authority string) {
-		if authority == "" || !g.knows([]byte(authority), false) {
+		if authority == "" || !g.answersTo([]byte(authority), false) {
 			return
 		}
 		host, literal := hostOf([]byte(authority))

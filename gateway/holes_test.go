@@ -7,7 +7,7 @@ import (
 	"coldtap/tier"
 )
 
-// A range that the offloader gave up is shown, so that nobody takes its records for never written.
+// A range that the offloader gave up is shown, or its records would be taken for never written.
 func TestTopicShowsHoles(t *testing.T) {
 	r := newRealHarness(t, 64<<10, 4<<20)
 	r.addLog(t, "holed", 0, bomb(10))

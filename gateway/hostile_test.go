@@ -65,7 +65,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOtherVersionsAreRefused: a client that speaks another protocol is told so, and no second request is read.
+// TestOtherVersionsAreRefused: a client of another protocol gets 505, and no second request is read.
 func TestOtherVersionsAreRefused(t *testing.T) {
 	r := newHarness(t)
 	r.fake.topics = []string{"t"}
@@ -88,7 +88,7 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestBodiesNobodyWants(t *testing.T) {
+func TestUnwantedBodies(t *testing.T) {
 	r := newHarness(t, func(c *Config) { c.ReadTimeout = 300 * time.Millisecond })
 	r.fake.topics = []string{"t"}
 	for _, c := range []struct{ raw, status string }{
@@ -132,7 +132,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Whoever reads the log must find the partition and the place that broke an answer.
+// The log must name the partition and the place where an answer broke.
 func TestBrokenAnswersNameTheirPlace(t *testing.T) {
 	var said lockedBuffer
 	r := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
@@ -319,14 +319,14 @@ func TestPressureCutsTheLongestStalled(t *testing.T) {
 	r := newHarness(t)
 	r.endlessRuns(64)
 	if r.CutLongestStalled() {
-		t.Error("cut nobody")
+		t.Error("a client was cut, and there is none")
 	}
 	first := r.stall(t)
 	until(t, "the first has stalled", func() bool { return r.metric("stalled_clients") == 1 })
 	second := r.stall(t)
 	until(t, "both have stalled", func() bool { return r.metric("stalled_clients") == 2 })
 	if !r.CutLongestStalled() {
-		t.Fatal("nobody was cut")
+		t.Fatal("no client was cut")
 	}
 	until(t, "its piece is released", func() bool { return r.closed.Load() == 1 })
 	if _, err := io.Copy(io.Discard, first); err == nil {
@@ -341,9 +341,9 @@ func TestPressureCutsTheLongestStalled(t *testing.T) {
 	}
 }
 
-// TestPressureCutsWhoHoldsWhatIsWanted: a stalled client with a batch that was joined in decode memory holds that,
+// TestPressureCutsHoldersOfTheWantedMemory: a stalled client with a batch that was joined in decode memory holds that,
 // others with batches in chunks do not.
-func TestPressureCutsWhoHoldsWhatIsWanted(t *testing.T) {
+func TestPressureCutsHoldersOfTheWantedMemory(t *testing.T) {
 	for _, decoded := range []bool{false, true} {
 		r := newHarness(t)
 		r.runs(fakeRun{data: batch(64<<20, 'x'), next: 11, decoded: decoded})

@@ -24,9 +24,9 @@ func sendJSON(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
 	return nil
 }
 
-// buildJSON encodes records until the stream or the answer's share of the decode budget ends. The first batch's
-// records come whole as long as the budget has room; as far as it shows from outside, a batch ends where the stream
-// has nothing more at hand.
+// buildJSON encodes records until the stream or the answer's share of the decode budget ends. The records of the first
+// batch are all given as long as the budget has room. A batch is taken to end where the stream has no more records
+// buffered.
 func buildJSON(x *exchange, ctx *fasthttp.RequestCtx, a *answer) (progress, error) {
 	uri, st, format := ctx.URI(), a.st, x.want.format
 	path, queryString := uri.PathOriginal(), uri.QueryString()
@@ -48,7 +48,7 @@ func buildJSON(x *exchange, ctx *fasthttp.RequestCtx, a *answer) (progress, erro
 	for {
 		if records > 0 && !st.Buffered() {
 			firstBatch = false
-			if a.pressed() {
+			if a.underPressure() {
 				p = limitAt(st.NextOffset())
 				break
 			}
@@ -84,7 +84,7 @@ func buildJSON(x *exchange, ctx *fasthttp.RequestCtx, a *answer) (progress, erro
 		if b.B, fits = encoder.TryAppendRecord(b.B, record); !fits {
 			b.B = b.B[:before]
 			if records == 0 {
-				return progress{}, unfitting(record.Offset, format)
+				return progress{}, unrepresentable(record.Offset, format)
 			}
 			p = limitAt(record.Offset)
 			break
@@ -132,13 +132,14 @@ func (x *exchange) appendMetadata(dst, path, queryString []byte, p progress) []b
 	return append(dst, `},"data":[`...)
 }
 
-// unfitting refuses a record that the client's parser could not take.
-func unfitting(offset int64, format format) *problem {
+// unrepresentable refuses a record that has no form in the format.
+func unrepresentable(offset int64, format format) *problem {
 	what := "its value is no JSON document"
 	if format == formatTextV2 {
 		what = "its key or value is no valid UTF-8"
 	}
-	p := newProblem(codeUnfitting, "the record at offset %d cannot be given as %s: %s; accept %s", offset, formats[format].mediaType, what, formats[formatBinaryV2].mediaType)
+	p := newProblem(codeUnrepresentable, "the record at offset %d cannot be given as %s: %s; accept %s",
+		offset, formats[format].mediaType, what, formats[formatBinaryV2].mediaType)
 	p.offset = offset
 	return p
 }

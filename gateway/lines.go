@@ -17,7 +17,7 @@ import (
 const (
 	// flushFrom is how full the buffer gets before it is written even though the next record is at hand.
 	flushFrom = 48 << 10
-	// tailSize is room that records leave for the line that says how the answer ended.
+	// tailSize is the room that records leave for the last line, which says how the answer ended.
 	tailSize = 512
 )
 
@@ -29,13 +29,13 @@ type lines struct {
 	st       stream
 	encoder  jsonenc.Encoder
 	record   segment.Record
-	block    *engine.Block // what buf is of; nil: no memory was had
+	block    *engine.Block // what buf is of; nil: there was no memory
 	buf      []byte
 	pending  bool // record is not in buf yet: there was no room
 	records  int64
 	summary  bool     // a last line, or event, says how the answer ended
 	broken   error    // ends the answer behind what is in buf
-	next     int64    // valid behind an error: where a client goes on that has all of buf
+	next     int64    // after an error: where a client that has all of buf goes on
 	finished bool     // the end is in buf
 	progress progress // valid when finished
 }
@@ -133,7 +133,7 @@ func (l *lines) fill(ctx context.Context) error {
 	}
 }
 
-// encode puts the record into buf; false when it has no room beside what is there.
+// encode appends the record to buf; false when there is no room for it.
 func (l *lines) encode() bool {
 	if len(l.buf)+l.encoder.SizeBound(&l.record)+frameSize+tailSize > engine.BufferSize {
 		return false
@@ -149,8 +149,8 @@ const recordSeparator = 0x1e
 // frameSize is room for what stands around a record.
 const frameSize = 64
 
-// frame appends one line, or one event whose id is the offset at which a client that comes back goes on. No JSON of
-// ours has a line break in it.
+// frame appends one line, or one event whose id is the offset at which a client that comes back goes on. The JSON has
+// no line breaks.
 func (l *lines) frame(event string, next int64, appendData func()) {
 	if l.x.want.format != formatEvents {
 		if l.x.want.format == formatSequence {
@@ -233,7 +233,7 @@ func (l *lines) flush(w *engine.Writer) error {
 	return nil
 }
 
-// writeInPieces writes the record, which has no room in an empty buffer either, but for its end.
+// writeInPieces writes a record that is too large for an empty buffer. Its end stays in buf.
 func (l *lines) writeInPieces(w *engine.Writer) (err error) {
 	l.frame("record", l.st.NextOffset(), func() {
 		l.buf, err = l.encoder.AppendInPieces(l.buf, &l.record, func(b []byte) ([]byte, error) {

@@ -23,8 +23,8 @@ func serveContract(x *exchange, ctx *fasthttp.RequestCtx) error {
 	return sendListing(x, ctx, a, "")
 }
 
-// fixed is room for a listing's item apart from its text: names, punctuation, numbers.
-const fixed = 512
+// itemRoom bounds the length of a listing's item apart from its text: names, punctuation, numbers.
+const itemRoom = 512
 
 func serveTopics(x *exchange, ctx *fasthttp.RequestCtx) error {
 	names, err := x.srv.service.Topics(x.want.internal)
@@ -34,7 +34,7 @@ func serveTopics(x *exchange, ctx *fasthttp.RequestCtx) error {
 	a := x.newAnswer()
 	a.head = append(a.head, '[')
 	for i, name := range names {
-		err := a.appendItem(i, len(name)*6+fixed, func(dst []byte) []byte { return jsonenc.AppendString(dst, name) })
+		err := a.appendItem(i, len(name)*6+itemRoom, func(dst []byte) []byte { return jsonenc.AppendString(dst, name) })
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func serveTopic(x *exchange, ctx *fasthttp.RequestCtx) error {
 	a.head = append(a.head, `,"partitions":[`...)
 	for i := range topic.Partitions {
 		p := &topic.Partitions[i]
-		err := a.appendItem(i, fixed, func(dst []byte) []byte {
+		err := a.appendItem(i, itemRoom, func(dst []byte) []byte {
 			dst = strconv.AppendInt(append(dst, `{"partition":`...), int64(p.Partition), 10)
 			dst = appendOffset(append(dst, `,"log_start_offset":`...), p.Start)
 			dst = appendOffset(append(dst, `,"local_log_start_offset":`...), p.LocalStart)
@@ -78,7 +78,7 @@ func serveTopic(x *exchange, ctx *fasthttp.RequestCtx) error {
 func (a *answer) appendHoles(holes []tier.Hole) error {
 	opening := `,"holes":[`
 	for _, h := range holes {
-		err := a.append(6*len(h.Reason)+fixed, func(dst []byte) []byte {
+		err := a.append(6*len(h.Reason)+itemRoom, func(dst []byte) []byte {
 			dst = strconv.AppendInt(append(append(dst, opening...), `{"from_offset":`...), h.From, 10)
 			dst = strconv.AppendInt(append(dst, `,"to_offset":`...), h.To, 10)
 			dst = jsonenc.AppendString(append(dst, `,"reason":`...), h.Reason)
@@ -116,7 +116,8 @@ func serveOffsets(x *exchange, ctx *fasthttp.RequestCtx) error {
 func serveOffsetForTime(x *exchange, ctx *fasthttp.RequestCtx) error {
 	r := &x.req
 	x.BeginWait()
-	found, err := x.srv.service.OffsetForTime(x.Context(), r.Topic, r.TopicID, r.Partition, r.Timestamp, r.Isolation, r.Timeout)
+	found, err := x.srv.service.OffsetForTime(x.Context(), r.Topic, r.TopicID, r.Partition, r.Timestamp, r.Isolation,
+		r.Timeout)
 	x.EndWait()
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func serveSegments(x *exchange, ctx *fasthttp.RequestCtx) error {
 	a.head = append(a.head, '[')
 	for i := range segments {
 		info := &segments[i]
-		room := fixed + 64*len(info.Segment.Epochs) + 128*len(info.Files)
+		room := itemRoom + 64*len(info.Segment.Epochs) + 128*len(info.Files)
 		if err := a.appendItem(i, room, func(dst []byte) []byte { return appendSegment(dst, info) }); err != nil {
 			return err
 		}

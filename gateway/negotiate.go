@@ -43,14 +43,14 @@ var formats = [formatCount]offer{
 	formatSequence: {"application/json-seq", "application", formatSequence, ""}, // RFC 7464
 }
 
-// recordFormats are what records are given as: ndjson goes by three names.
+// recordFormats are the representations of records: ndjson has three names.
 var recordFormats = append(formats[:],
 	offer{"application/ndjson", "application", formatLines, ""},
 	offer{"application/jsonl", "application", formatLines, ""},
 )
 
-// messageFormats are what the old call, messages, gives: arrays only, and binary unless asked otherwise, as it did. The
-// records of v1 have no member that those of v2 lack.
+// messageFormats are what messages, the call of the REST proxy's API v1 and v2, gives: arrays only, binary by default.
+// Records of v1 have no member that those of v2 lack.
 var messageFormats = [...]offer{
 	formats[formatBinaryV2],
 	{"application/json", "application", formatBinaryV2, ""},
@@ -65,13 +65,13 @@ var messageFormats = [...]offer{
 // isArray says that the format is a bare array of records, whose paging is in headers.
 func (f format) isArray() bool { return formatBinaryV2 <= f && f <= formatTextV2 }
 
-// isStream says that answers in this format are sent while they are read, so that nothing but the client bounds them.
+// isStream says that answers in this format are sent while they are read: only their client bounds their length.
 func (f format) isStream() bool {
 	return f == formatLines || f == formatSequence || f == formatEvents || f == formatBatches
 }
 
-// mostOffers is how many representations one resource has at the most.
-const mostOffers = 16
+// maxOffers is the most representations that a resource has.
+const maxOffers = 16
 
 // offerNamed gives the offer that the format parameter asks for.
 func offerNamed(value []byte, offers []offer) (*offer, *problem) {
@@ -99,7 +99,7 @@ func negotiate(accept []byte, offers []offer) *offer {
 		specificity int // 0 unnamed, 1 */*, 2 application/*, 3 exact
 		order       int
 	}
-	var choices [mostOffers]choice
+	var choices [maxOffers]choice
 	for order := 1; len(accept) > 0; order++ {
 		var item []byte
 		item, accept, _ = bytes.Cut(accept, []byte{','})
@@ -127,7 +127,8 @@ func negotiate(accept []byte, offers []offer) *offer {
 		if c.specificity == 0 || c.quality == 0 {
 			continue
 		}
-		if best < 0 || cmp.Or(c.quality-choices[best].quality, c.specificity-choices[best].specificity, choices[best].order-c.order) > 0 {
+		b := choices[max(best, 0)]
+		if best < 0 || cmp.Or(c.quality-b.quality, c.specificity-b.specificity, b.order-c.order) > 0 {
 			best = i
 		}
 	}
@@ -175,7 +176,7 @@ func negotiateCoding(accept []byte) engine.Coding {
 	return best
 }
 
-// qualityOf gives the q parameter in thousandths: 1000 when there is none, 0 when it makes no sense.
+// qualityOf gives the q parameter in thousandths: 1000 when there is none, 0 when it is malformed.
 func qualityOf(parameters []byte) int {
 	for len(parameters) > 0 {
 		var p []byte

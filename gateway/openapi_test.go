@@ -192,8 +192,8 @@ func TestContractMatchesTheRoutes(t *testing.T) {
 		}
 		for name := range names {
 			got := r.get(t, example.Replace(path)+"?"+name+"=bogus", "Accept", "application/json")
-			// Whatever the route knows it finds broken; topic is the one that may stand alone.
-			if told := strings.Contains(got.body, "parameter "+name+": unknown here"); told == known[name] || got.StatusCode != 400 {
+			// The value is broken for each parameter that the route accepts.
+			if unknown := strings.Contains(got.body, "parameter "+name+": unknown here"); unknown == known[name] || got.StatusCode != 400 {
 				t.Errorf("%s?%s: documented %v, got %d %s", path, name, known[name], got.StatusCode, got.body)
 			}
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 // parameterNames are the parameters of all routes.
-var parameterNames = [...]string{"all", "count", "encoding", "end_offset", "end_timestamp", "explain", "format", "internal",
-	"isolation_level", "lane", "lateness", "max_bytes", "max_records", "offset", "start_timestamp", "summary", "timeout",
-	"timestamp", "topic_id"}
+var parameterNames = [...]string{"all", "count", "encoding", "end_offset", "end_timestamp", "explain", "format",
+	"internal", "isolation_level", "lane", "lateness", "max_bytes", "max_records", "offset", "start_timestamp", "summary",
+	"timeout", "timestamp", "topic_id"}
 
 // parameterSet has a bit for each of parameterNames, by its index.
 type parameterSet uint32

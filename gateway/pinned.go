@@ -20,15 +20,15 @@ type pinned struct {
 	st   stream // the same as src for records, nil for a file
 	held [maxPieces]piece
 	n    int
-	left int64 // bytes still owed of a declared length, -1: length unknown
+	left int64 // bytes still to come of the declared length, -1: length unknown
 	to   int64 // of a file: where the asked range ends
 	all  bool  // what is held is all there is
 
 	toEnd  bool  // the answer reaches the asked end or breaks
 	broken error // ends the answer behind what is held
 
-	// bounded: the answer is short enough to be seen whole. What cannot be held of it is copied to rest, which follows
-	// what is held: one block, of the decode budget.
+	// bounded: the answer is short enough to be collected whole before the status line. Pieces beyond those held are
+	// copied to rest, one block of the decode budget, which is sent behind them.
 	bounded bool
 	rest    *engine.Block
 }
@@ -41,8 +41,8 @@ func (b *pinned) reset(x *exchange, src pieces, st stream) {
 	x.SetBody(b)
 }
 
-// sendBatches streams stored batches. When all of the answer was seen before the status line, its length and progress
-// are headers; otherwise it is chunked, and the progress follows in trailers.
+// sendBatches sends batches as they are stored. When all of the answer was collected before the status line, its length
+// and progress are headers; otherwise it is chunked, and the progress follows in trailers.
 func sendBatches(x *exchange, ctx *fasthttp.RequestCtx, st stream) error {
 	b := &x.pinned
 	b.reset(x, st, st)
@@ -77,8 +77,8 @@ func (b *pinned) hold(p piece) {
 	b.n++
 }
 
-// copyOf copies a piece to rest; false when there is no room.
-func (b *pinned) copyOf(p piece) bool {
+// copyToRest copies a piece to rest; false when there is no room.
+func (b *pinned) copyToRest(p piece) bool {
 	defer p.Release()
 	if b.rest == nil {
 		share := b.x.srv.decode.General()
@@ -107,12 +107,12 @@ func (b *pinned) truncate(pieces, rest int) {
 	}
 }
 
-// collect pins pieces of a record stream until it has seen the end or enough bytes, or, of a bounded answer, keeps all
-// of it: batches between hidden ones, or small chunks, make more pieces than may be held. all true: the answer is size
-// bytes. An error behind the first whole batch ends the answer there, cleanly, and cut, else zero, says where: the
+// collect pins pieces of a record stream up to the end or to enough bytes. A bounded answer is collected whole: where
+// batches lie between hidden ones, or chunks are small, it has more pieces than may be held. all true: the answer is
+// size bytes. An error behind the first whole batch ends the answer there, cleanly, and cut, else zero, says where: the
 // client makes progress, and the next request meets the error by itself. So does memory pressure that interrupts a
-// wait, since readers that wait for chunks while they hold some could wait for each other. Where the client expects no
-// limit (toEnd), the answer breaks there instead, or it would look like all there is.
+// wait, since readers that wait for chunks while they hold some could wait for each other. Where the answer was
+// promised up to its end (toEnd), it breaks there instead, or it would look like all there is.
 func (b *pinned) collect(ctx context.Context, enough int64) (size int64, cut progress, err error) {
 	wholeN, wholeRest, wholeSize := 0, 0, int64(0) // as far as pieces end with a whole batch
 	for b.bounded || b.n < maxPieces && size < enough {
@@ -139,7 +139,7 @@ func (b *pinned) collect(ctx context.Context, enough int64) (size int64, cut pro
 			case !room && wholeN == 0:
 				// A first batch in so many pieces may be longer than all that can be kept: it is sent while it is read.
 				return size + n, progress{}, nil
-			case !room && !b.copyOf(p):
+			case !room && !b.copyToRest(p):
 				next, err = before, memoryBusy()
 			default:
 				if size += n; b.st.Whole() {

@@ -13,8 +13,8 @@ import (
 	"coldtap/segment"
 )
 
-// problem is an answer that is no data: a five-digit code (HTTP status × 100 + n), a message for the person who reads
-// it, and what a program may want to know.
+// problem is an answer that says why there is no other one: a five-digit code (HTTP status × 100 + n), a message for
+// people, and members for programs.
 type problem struct {
 	code       int
 	message    string
@@ -25,7 +25,7 @@ type problem struct {
 	nextOffset int64         // -1: none
 	size       int64         // 41602: the file's size, for Content-Range
 	retryAfter time.Duration // > 0: Retry-After
-	offset     int64         // 42203: of the record that does not fit, -1: none
+	offset     int64         // 42203: of the record that has no form in the format, -1: none
 	supported  []offer       // 40601: what can be given
 	requestID  bool          // 50001: give the request's id
 	gone       bool          // the client has gone, or is cut: no answer is read
@@ -36,34 +36,34 @@ func (p *problem) Error() string { return strconv.Itoa(p.code) + ": " + p.messag
 func (p *problem) status() int { return p.code / 100 }
 
 const (
-	codeNoRoute       = 40400
-	codeBadParameter  = 40001
-	codeNotAllowed    = 40301
-	codeNoTopic       = 40401
-	codeNoPartition   = 40402
-	codeNoCluster     = 40403
-	codeNoSegment     = 40404
-	codeMethod        = 40501
-	codeNotAcceptable = 40601
-	codeRequestTime   = 40801
-	codePrecondition  = 41201
-	codeBodyTooLarge  = 41301
-	codeOutOfRange    = 41601
-	codeNoSuchBytes   = 41602
-	codeExpectation   = 41701
-	codeMisdirected   = 42101
-	codeContradiction = 42201
-	codeUnfitting     = 42203
-	codeHeaderSize    = 43101
-	codeInternal      = 50001
-	codeDamaged       = 50002
-	codeTooLarge      = 50003
-	codeMissing       = 50201
-	codeBusy          = 50301
-	codeNotReady      = 50302
-	codeUnreachable   = 50303
-	codeTimedOut      = 50401
-	codeVersion       = 50501
+	codeNoRoute         = 40400
+	codeBadParameter    = 40001
+	codeNotAllowed      = 40301
+	codeNoTopic         = 40401
+	codeNoPartition     = 40402
+	codeNoCluster       = 40403
+	codeNoSegment       = 40404
+	codeMethod          = 40501
+	codeNotAcceptable   = 40601
+	codeRequestTime     = 40801
+	codePrecondition    = 41201
+	codeBodyTooLarge    = 41301
+	codeOutOfRange      = 41601
+	codeNoSuchBytes     = 41602
+	codeExpectation     = 41701
+	codeMisdirected     = 42101
+	codeContradiction   = 42201
+	codeUnrepresentable = 42203
+	codeHeaderSize      = 43101
+	codeInternal        = 50001
+	codeDamaged         = 50002
+	codeTooLarge        = 50003
+	codeMissing         = 50201
+	codeBusy            = 50301
+	codeNotReady        = 50302
+	codeUnreachable     = 50303
+	codeTimedOut        = 50401
+	codeVersion         = 50501
 )
 
 func newProblem(code int, format string, args ...any) *problem {

@@ -497,7 +497,7 @@ func TestStalledClientsHoldNoMoreThanTheBound(t *testing.T) {
 		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
 	if cut := r.metric("cut_clients_total", "pressure"); cut == 0 {
-		t.Error("nobody was cut: the memory was never short")
+		t.Error("no client was cut: the memory was never short")
 	} else {
 		t.Logf("%v of %d clients cut, heap grown by %d MiB", cut, clients, (int64(after.HeapInuse)-int64(before.HeapInuse))>>20)
 	}

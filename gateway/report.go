@@ -104,8 +104,8 @@ func (r *report) appendEnd(dst []byte, p progress) []byte {
 
 // announceTrailers makes what is known only at a stream's end trailers.
 func announceTrailers(h *fasthttp.ResponseHeader) {
-	for _, name := range [...]string{"X-Kafka-Next-Offset", "X-Kafka-End", "X-Kafka-Decided-End-Offset", "X-Kafka-Continue-At",
-		"Link", "Server-Timing", "X-Cache", "X-Store-Requests", "X-Store-Bytes"} {
+	for _, name := range [...]string{"X-Kafka-Next-Offset", "X-Kafka-End", "X-Kafka-Decided-End-Offset",
+		"X-Kafka-Continue-At", "Link", "Server-Timing", "X-Cache", "X-Store-Requests", "X-Store-Bytes"} {
 		if err := h.AddTrailer(name); err != nil {
 			panic(err) // the names are constant
 		}

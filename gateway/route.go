@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// route names what was asked for; metrics count by it.
+// route is a kind of resource; metrics count by it.
 type route uint8
 
 const (
@@ -37,7 +37,7 @@ func (r route) String() string {
 		"clusters", "cluster", "cluster_topics", "cluster_topic", "partitions", "partition"}[r]
 }
 
-// vary names what else than the address decides an answer.
+// vary names the header fields that decide an answer besides its address.
 func (r route) vary() string {
 	switch r {
 	case routeRecords, routeMessages:
@@ -52,7 +52,7 @@ func (r route) vary() string {
 const maxParts = 11
 
 // dispatch finds the route and serves it. Paths are taken as sent: each segment is decoded once and not cleaned, so
-// that nothing but a topic's own name reaches it.
+// that a topic has one name only.
 func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 	path := ctx.URI().PathOriginal()
 	var all [maxParts][]byte
@@ -71,7 +71,7 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 		return newProblem(codeMethod, "only GET and HEAD are served, not %s", printable(ctx.Method()))
 	}
 	if string(all[0]) == "v3" && x.route != routeClusters {
-		// A tier without a cluster id is no cluster's.
+		// A tier without a cluster id belongs to no cluster.
 		id, sound := decodeSegment(all[2])
 		if own := x.srv.service.ClusterID(); !sound || id == "" || id != own {
 			return newProblem(codeNoCluster, "this is not cluster %q; the same paths from /topics on need no cluster id", printable(all[2]))
@@ -125,8 +125,8 @@ func (x *exchange) dispatch(ctx *fasthttp.RequestCtx) error {
 }
 
 // routeOf gives the route of a path's segments, routeOther when there is none, and those of them that begin with
-// topics. Below /v3/clusters/{id} the REST proxy's own routes have its shapes, and the others are as they are without
-// it.
+// topics. Below /v3/clusters/{id} the routes of the REST proxy answer in its shapes, and the others answer as they do
+// without the prefix.
 func routeOf(parts [][]byte) (route, [][]byte) {
 	n := len(parts)
 	switch {

@@ -9,13 +9,15 @@ import (
 	"coldtap/segment"
 )
 
-// service is what the data plane asks of fetch.Service. It is an interface so that tests can script what is hard to
-// provoke: a read that blocks, breaks or panics at a chosen moment.
+// service is what the data plane uses of fetch.Service. It is an interface so that tests can script reads that block,
+// break or panic at a chosen moment.
 type service interface {
 	Open(ctx context.Context, req *fetch.Request) (stream, error)
 	Plan(ctx context.Context, req *fetch.Request) (*fetch.Plan, error)
-	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string, timeout time.Duration) (file, error)
-	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation, timeout time.Duration) (fetch.TimedOffset, error)
+	OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string,
+		timeout time.Duration) (file, error)
+	OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso fetch.Isolation,
+		timeout time.Duration) (fetch.TimedOffset, error)
 	TimeSpan(topic string, id segment.UUID, partition int32) (from, to int64, known bool)
 	Topics(internal bool) ([]string, error)
 	Topic(name string, id segment.UUID) (fetch.TopicInfo, error)
@@ -100,7 +102,8 @@ func (s *fetchStream) Close() {
 	fetchStreams.Put(s)
 }
 
-func (s fetchService) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, name string, timeout time.Duration) (file, error) {
+func (s fetchService) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, name string,
+	timeout time.Duration) (file, error) {
 	opened, err := s.Service.OpenFile(ctx, topic, id, partition, seg, name, timeout)
 	if err != nil {
 		return nil, err

@@ -178,8 +178,8 @@ func TestTimeRangeParameters(t *testing.T) {
 	}
 }
 
-// TestExplainTellsWhatARangePromises: the plan says what end range means for this request.
-func TestExplainTellsWhatARangePromises(t *testing.T) {
+// TestExplainStatesThePromiseOfARange: the plan says what end range means for this request.
+func TestExplainStatesThePromiseOfARange(t *testing.T) {
 	r := newRealHarness(t, 64<<10, 4<<20)
 	r.addSample(t, segment.UUID{1}, "plain-0")
 	var plan struct {

@@ -44,8 +44,8 @@ func TestArraysOfRecords(t *testing.T) {
 	}
 }
 
-// TestUnfittingRecordEndsThePageAndIsNamed: what can be given is, and the request that begins with it is refused.
-func TestUnfittingRecordEndsThePageAndIsNamed(t *testing.T) {
+// TestUnrepresentableRecordEndsThePageAndIsNamed: what can be given is, and the request that begins with it is refused.
+func TestUnrepresentableRecordEndsThePageAndIsNamed(t *testing.T) {
 	for accept, value := range map[string]string{jsonV2: "{oops", textV2: "\xff"} {
 		r := newHarness(t)
 		r.records(fakeRecord{rec: record(10, `1`)}, fakeRecord{rec: record(11, value)}, fakeRecord{rec: record(12, `2`)})
@@ -211,16 +211,16 @@ func TestBrokersHaveWhatFollows(t *testing.T) {
 	r := newHarness(t)
 	r.records(fakeRecord{rec: record(10, "a")})
 	unknown := fetch.Bounds{Start: 5, LocalStart: -1, TieredEnd: 11, LastStable: -1, HighWatermark: -1}
-	told := func(change func(*fetch.Bounds)) fetch.Bounds {
+	reported := func(change func(*fetch.Bounds)) fetch.Bounds {
 		b := unknown
 		change(&b)
 		return b
 	}
 	// Old brokers tell no local start.
 	for _, bounds := range []fetch.Bounds{
-		told(func(b *fetch.Bounds) { b.LocalStart = 8 }),
-		told(func(b *fetch.Bounds) { b.HighWatermark = 20 }),
-		told(func(b *fetch.Bounds) { b.LastStable = 20 }),
+		reported(func(b *fetch.Bounds) { b.LocalStart = 8 }),
+		reported(func(b *fetch.Bounds) { b.HighWatermark = 20 }),
+		reported(func(b *fetch.Bounds) { b.LastStable = 20 }),
 	} {
 		r.fake.bounds = bounds
 		for accept, want := range map[string]string{

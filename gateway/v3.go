@@ -12,8 +12,8 @@ import (
 )
 
 // v3 writes clusters, topics and partitions in the shapes of the REST proxy's API v3 (its published openapi.yaml). The
-// schema demands links to resources that only a cluster has (ACLs, brokers, configurations, reassignments): they are
-// written, and answer 404. replication_factor is demanded too and never known here: 0.
+// schema requires links to resources that only a cluster has (ACLs, brokers, configurations, reassignments): they are
+// written, and answer 404. It requires replication_factor too, which is not known here: 0.
 type v3 struct {
 	id   string // the cluster's
 	base string // address of this node, as the client wrote it
@@ -90,9 +90,9 @@ func (v *v3) partition(dst []byte, topic string, n int32) []byte {
 	return append(dst, '}')
 }
 
-// room bounds what a resource takes: each of its links repeats addresses and names, escaped at worst.
+// room bounds the length of a resource: each of its links repeats addresses and names, all escaped in the worst case.
 func (v *v3) room(topic string) int {
-	return 8 * (fixed + 6*(len(v.base)+3*len(v.id)+len(topic)))
+	return 8 * (itemRoom + 6*(len(v.base)+3*len(v.id)+len(topic)))
 }
 
 // serveV3 answers the routes of clusters, and those of topics and partitions below one.
@@ -124,7 +124,7 @@ func serveV3(x *exchange, ctx *fasthttp.RequestCtx) error {
 		for _, name := range names {
 			t, err := service.Topic(name, x.req.TopicID)
 			if err != nil {
-				continue // it was deleted just now
+				continue // it has been deleted since
 			}
 			if err := add(name, func(dst []byte) []byte { return v.topic(dst, &t) }); err != nil {
 				return err
@@ -148,7 +148,8 @@ func serveV3(x *exchange, ctx *fasthttp.RequestCtx) error {
 		}
 		a.head = v.list(a.head, "KafkaPartitionList", v.path("/topics/"+t.Name+"/partitions"))
 		for i := range t.Partitions {
-			if err := add(t.Name, func(dst []byte) []byte { return v.partition(dst, t.Name, t.Partitions[i].Partition) }); err != nil {
+			n := t.Partitions[i].Partition
+			if err := add(t.Name, func(dst []byte) []byte { return v.partition(dst, t.Name, n) }); err != nil {
 				return err
 			}
 		}

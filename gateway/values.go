@@ -154,11 +154,12 @@ func latenessText(ms int64) string {
 	return strconv.FormatInt(ms, 10) + "ms"
 }
 
-// secondsBelow is where numbers do not mean seconds any more: as such it is the year 5138, as milliseconds 1973.
+// secondsBelow bounds the numbers that may have been meant as seconds: as seconds it is the year 5138, as milliseconds
+// 1973.
 const secondsBelow = 100_000_000_000
 
-// refuseSeconds asks what was meant where a bare number lies outside the partition's time span and its thousandfold
-// inside: taken for milliseconds, epoch seconds are a day in January 1970.
+// refuseSeconds refuses a bare number that was probably meant as seconds: it lies outside the partition's time span,
+// and a thousand times it inside. Taken for milliseconds, epoch seconds are a day in January 1970.
 func (x *exchange) refuseSeconds(name string, at instant) *problem {
 	if !at.bare || at.ms == 0 || at.ms >= secondsBelow {
 		return nil
