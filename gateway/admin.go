@@ -118,7 +118,7 @@ func (a *Admin) Serve(ln net.Listener) error {
 
 func (a *Admin) serve(w http.ResponseWriter, r *http.Request, loopback bool) {
 	host, from := []byte(r.Host), r.Header
-	p := a.guard.refuse(&siteRequest{
+	p := a.guard.refuse(siteRequest{
 		loopback: loopback, http10: !r.ProtoAtLeast(1, 1), hosts: [2][]byte{host, host},
 		origin: []byte(from.Get("Origin")), site: []byte(from.Get("Sec-Fetch-Site")),
 		mode: []byte(from.Get("Sec-Fetch-Mode")), dest: []byte(from.Get("Sec-Fetch-Dest")),

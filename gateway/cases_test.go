@@ -215,8 +215,8 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 	}
 }
 
-// A batch that fits decoded, but not together with its JSON, gets its error at once and is never invited to come back. What is
-// sent while it is read has it.
+// A batch that fits decoded, but not together with its JSON, gets its error at once and is never invited to come back.
+// What is sent while it is read has it.
 func TestBatchWhoseJSONCannotFitIsNotBusy(t *testing.T) {
 	r := newRealHarness(t, 64<<10, 4<<20, func(c *Config) { c.Decode = budget.New(8 << 20) })
 	r.addLog(t, "zeros", 0, bomb(1250<<10)) // as JSON six times as long: 7.3 MiB

@@ -37,7 +37,7 @@ type siteRequest struct {
 }
 
 // refuse gives the reason to refuse a request, nil when there is none.
-func (g siteGuard) refuse(r *siteRequest) *problem {
+func (g siteGuard) refuse(r siteRequest) *problem {
 	if r.loopback {
 		for i, host := range r.hosts {
 			if i > 0 && bytes.Equal(host, r.hosts[0]) {
@@ -124,9 +124,9 @@ func sameHost(origin, authority []byte) bool {
 }
 
 // siteOf is the siteRequest of a request on the data plane.
-func siteOf(ctx *fasthttp.RequestCtx, loopback bool) *siteRequest {
+func siteOf(ctx *fasthttp.RequestCtx, loopback bool) siteRequest {
 	h := &ctx.Request.Header
-	return &siteRequest{
+	return siteRequest{
 		loopback: loopback, http10: !h.IsHTTP11(), hosts: [2][]byte{h.Host(), ctx.URI().Host()}, origin: h.Peek("Origin"),
 		site: h.Peek("Sec-Fetch-Site"), mode: h.Peek("Sec-Fetch-Mode"), dest: h.Peek("Sec-Fetch-Dest"),
 	}
