@@ -120,8 +120,8 @@ func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *loadFlight, begun bool
 		return nil, f, false, nil
 	}
 	c.metrics.loads.Inc()
-	ctx := f.ContextLocked(c.base)
-	c.running.Go(func() { c.run(ctx, f, seg) })
+	ctx, started := f.ContextLocked(c.base), f // a closure over a result would cost each hit an allocation
+	c.running.Go(func() { c.run(ctx, started, seg) })
 	return nil, f, true, nil
 }
 
