@@ -123,7 +123,7 @@ func FuzzBatchReader(f *testing.F) {
 				t.Fatalf("batch %d at offset %d, base %d", i, b.BaseOffset, base)
 			}
 			txns.apply(b)
-			x.batch(b)
+			x.checkBatch(b)
 		}
 		if err == nil && at != int64(len(log)) {
 			t.Fatalf("%d bytes of %d were looked at", at, len(log))

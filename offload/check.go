@@ -21,7 +21,7 @@ import (
 // can hold. A larger one is made anew.
 const indexLimit = 20 << 20
 
-// checked is a segment that may be copied: every byte of its log was looked at, and files is what travels with it.
+// checked is a segment that may be copied: every byte of its log was checked, and files are its small files.
 type checked struct {
 	*localSegment
 	log          *os.File
@@ -38,26 +38,26 @@ func (c *checked) close() { c.log.Close() }
 
 // checker is one pass over a segment's log.
 type checker struct {
-	p       *partition
+	p       *localLog
 	s       *localSegment
 	t       *transactions
 	indexes *indexes
 	txns    *txnIndex
-	// producers is nil where the broker's own snapshot tells them.
+	// producers is nil where the broker's own snapshot holds them.
 	producers producers
 	aborted   []segment.AbortedTxn // with data here, ended here
 	gap       string               // the first place where offsets are missing
 	cleaned   bool
-	dense     bool // each batch adjoins the one before
+	dense     bool // each batch begins where the one before ends
 	// earlier are the batches' own epochs below the first one of the lineage.
 	earlier []segment.EpochStart
 }
 
 var errNoEpoch = &fault{NoLeaderEpoch, errors.New("leader-epoch-checkpoint has none for these offsets")}
 
-// check reads the whole of a segment, which has to be closed or sealed. t is the state at its base and becomes the one
-// at its end; after an error it is worth nothing. The caller closes the result.
-func (p *partition) check(ctx context.Context, s *localSegment, t *transactions, o *outcomes) (c *checked, err error) {
+// checkSegment reads the whole of a segment, which has to be closed or sealed. t is the state at its base and becomes
+// the one at its end; after an error it must not be used. The caller closes the result.
+func (p *localLog) checkSegment(ctx context.Context, s *localSegment, t *transactions, o *laterMarkers) (c *checked, err error) {
 	if s.size > math.MaxInt32 {
 		return nil, damaged(s.logName(), "%d bytes: a log has at most 2 GiB", s.size)
 	}
@@ -102,7 +102,7 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 	}
 	sum := sha256.New()
 	r := newBatchReader(ctx, s.logName(), io.TeeReader(io.NewSectionReader(f, 0, s.size), sum), s.size, s.base, s.next)
-	t.enter()
+	t.startSegment()
 	for {
 		b, err := r.read()
 		if errors.Is(err, io.EOF) {
@@ -111,7 +111,7 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 		if err != nil {
 			return nil, err
 		}
-		if err := ck.batch(&b, r.want-1); err != nil {
+		if err := ck.checkBatch(&b, r.want-1); err != nil {
 			return nil, err
 		}
 	}
@@ -126,10 +126,10 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 		states = known.states()
 		snapshot = segment.AppendSnapshot(nil, states)
 	}
-	if err := t.agree(states); err != nil {
+	if err := t.checkSnapshot(states); err != nil {
 		return nil, damaged(segment.FileName(s.next, ".snapshot"), "%v", err)
 	}
-	later, err := o.settle(ctx, t, s.next)
+	later, err := o.abortedOf(ctx, t, s.next)
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +155,11 @@ func (p *partition) check(ctx context.Context, s *localSegment, t *transactions,
 }
 
 // errNotClosed is why a sealed segment's index files are not used: a broker writes their last entries when it closes
-// the segment, and they may go on behind the cut.
+// the segment, and entries may lie behind the cut.
 var errNotClosed = errors.New("the segment is not closed")
 
-// readIndex reads an index file; nil without an error is a missing .txnindex, which is how no aborts look.
-func (p *partition) readIndex(s *localSegment, suffix string) ([]byte, error) {
+// readIndex reads an index file; nil without an error is a missing .txnindex: a broker writes none without aborts.
+func (p *localLog) readIndex(s *localSegment, suffix string) ([]byte, error) {
 	if s.sealed {
 		return nil, errNotClosed
 	}
@@ -173,23 +173,23 @@ func (p *partition) readIndex(s *localSegment, suffix string) ([]byte, error) {
 	return raw, err
 }
 
-// batch takes one batch, which ends at the offset last.
-func (k *checker) batch(b *batch, last int64) error {
+// checkBatch checks one batch, which ends at the offset last.
+func (k *checker) checkBatch(b *batch, last int64) error {
 	if b.gap && k.gap == "" {
 		k.gap = fmt.Sprintf("byte %d: offsets are missing before %d", b.Position, b.BaseOffset)
 	}
 	k.cleaned = k.cleaned || b.cleaned
 	k.dense = k.dense && b.adjoins
-	// A checkpoint that a crash left short would put offsets into the wrong epoch, where nobody finds them.
+	// A checkpoint that a crash left short would put offsets into the wrong epoch, where no reader looks for them.
 	if b.LeaderEpoch >= 0 && b.BaseOffset >= k.p.epochsFrom {
 		if epoch, ok := epochAt(k.p.lineage, b.BaseOffset); ok && epoch != b.LeaderEpoch {
 			return damaged("leader-epoch-checkpoint", "has epoch %d for offset %d, the batch there has %d",
 				epoch, b.BaseOffset, b.LeaderEpoch)
 		}
 	}
-	k.noteEarlier(b)
-	k.indexes.batch(b)
-	if err := k.txns.before(b, last, k.t); err != nil {
+	k.addEarlierEpoch(b)
+	k.indexes.checkBatch(b)
+	if err := k.txns.checkEntries(b, last, k.t); err != nil {
 		return err
 	}
 	e, err := k.t.apply(b)
@@ -202,18 +202,18 @@ func (k *checker) batch(b *batch, last int64) error {
 		}
 	}
 	if e != nil && e.aborted {
-		k.txns.abort(e)
-		if e.here {
+		k.txns.addAborted(e)
+		if e.inSegment {
 			k.aborted = append(k.aborted, e.abortedTxn())
 		}
 	}
 	return nil
 }
 
-// noteEarlier takes a batch's own epoch where the lineage does not reach down to it. The broker cuts its lineage at the
-// log start as soon as that moves, but checkpoints the log start once a minute only: after a crash it goes back to the
+// addEarlierEpoch takes the epoch from a batch below the lineage's first entry. The broker cuts its lineage at the log
+// start as soon as that moves, but checkpoints the log start once a minute only: after a crash it goes back to the
 // older start, and serves what lies between.
-func (k *checker) noteEarlier(b *batch) {
+func (k *checker) addEarlierEpoch(b *batch) {
 	if b.LeaderEpoch < 0 || b.BaseOffset >= k.p.lineage[0].StartOffset {
 		return
 	}
@@ -227,7 +227,7 @@ func (k *checker) noteEarlier(b *batch) {
 	k.earlier = append(k.earlier, segment.EpochStart{Epoch: b.LeaderEpoch, StartOffset: start})
 }
 
-// extendDown puts epochs that were read from batches in front of a lineage that begins above them.
+// extendDown puts epochs that were read from batches before a lineage that begins above them.
 func extendDown(earlier, lineage []segment.EpochStart) []segment.EpochStart {
 	if len(earlier) == 0 {
 		return lineage
@@ -238,13 +238,13 @@ func extendDown(earlier, lineage []segment.EpochStart) []segment.EpochStart {
 	return slices.Concat(earlier, lineage)
 }
 
-// finish looks at the end; want is the offset behind the last batch.
+// finish checks the end of the segment; want is the offset behind the last batch.
 func (k *checker) finish(want int64) error {
 	if want < k.s.next && k.gap == "" {
 		k.gap = fmt.Sprintf("offsets %d to %d are missing at the end", want, k.s.end())
 	}
 	if k.gap != "" {
-		// Without a trace of the cleaner, offsets that no batch has were lost.
+		// Missing offsets are damage unless the cleaner has been there.
 		if !k.p.compacted && !k.cleaned {
 			return damaged(k.s.logName(), "%s, and nothing shows that the log was ever compacted", k.gap)
 		}
@@ -266,7 +266,8 @@ func epochAt(lineage []segment.EpochStart, offset int64) (epoch int32, ok bool) 
 	return epoch, ok
 }
 
-// chooseIndexes takes the broker's own index files where they are right, cut to what is in use, else the new ones.
+// chooseIndexes takes the broker's own index files where they are right, cut to the entries in use, else the rebuilt
+// ones.
 func (c *checked) chooseIndexes(k *checker, offsetFile, timeFile, txnFile []byte) {
 	x := k.indexes
 	if x.offsetFault == "" {
@@ -284,13 +285,13 @@ func (c *checked) chooseIndexes(k *checker, offsetFile, timeFile, txnFile []byte
 	if k.txns.fault == "" {
 		c.files.TxnIndex = txnFile
 	} else {
-		c.files.TxnIndex = segment.AppendTxnIndex([]byte{}, k.txns.met...)
+		c.files.TxnIndex = segment.AppendTxnIndex([]byte{}, k.txns.fromLog...)
 		c.rebuilt = append(c.rebuilt, rebuiltFile{".txnindex", k.txns.fault})
 	}
 	if c.sealed {
-		// Nothing is wrong with the broker's files, and where nothing was aborted it would write no .txnindex.
+		// The broker's files are not wrong, only not closed; without aborts a broker writes no .txnindex.
 		c.rebuilt = nil
-		if len(k.txns.met) == 0 {
+		if len(k.txns.fromLog) == 0 {
 			c.files.TxnIndex = nil
 		}
 	}

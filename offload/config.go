@@ -48,8 +48,8 @@ type Config struct {
 
 	Catalog catalog.Writer
 	Layout  Layout
-	// Progress is told each thing that is done or not done; nil = nobody. Calls come one at a time, from changing
-	// goroutines, and hold up the copy.
+	// Progress gets each Event; may be nil. Calls come one at a time, from changing goroutines, and the copy waits for
+	// them.
 	Progress func(Event)
 	// Logger gets the same as debug lines; nil = none.
 	Logger *slog.Logger
@@ -97,7 +97,7 @@ var internalTopics = map[string]bool{
 	"__remote_log_metadata": true, "__cluster_metadata": true,
 }
 
-// wants tells whether a topic is to be copied, else why not.
+// wants says whether a topic is to be copied, else why not.
 func (c *Config) wants(topic string) (Reason, bool) {
 	if internalTopics[topic] {
 		return Internal, false
@@ -138,7 +138,7 @@ var kindNames = [...]string{
 
 func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
-// Error is why a run did not start, or did not reach its end. What befalls one partition is in the Report instead.
+// Error is why a run did not start, or did not reach its end. Failures of one partition are in the Report instead.
 type Error struct {
 	Kind Kind
 	Op   string

@@ -13,11 +13,11 @@ import (
 // progressStep is how many bytes are sent between two events of one segment.
 const progressStep = 8 << 20
 
-// logContent is a log as a Layout sends it: it keeps to the rate, tells how far it is, and remembers the error of the
+// logContent is a log as a Layout sends it: it keeps to the rate, reports progress, and remembers a read error of the
 // file, so that a broken disk is not taken for a broken store. It implements rangeio.Content.
 //
 // A layout may read the log once to see that it is still the file that was checked, and again to send it. So the first
-// size bytes that are read cost no tokens; settle charges for them when no second reading came.
+// size bytes that are read cost no tokens; waitForRest charges for them when the log was read only once.
 type logContent struct {
 	ctx     context.Context
 	name    string
@@ -26,11 +26,11 @@ type logContent struct {
 	limiter *rate.Limiter
 	sent    func(n int64) // called now and then with the bytes sent so far, one call at a time
 
-	mu      sync.Mutex
-	read    int64 // bytes, repeated ones included
-	charged int64
-	told    int64
-	err     error
+	mu       sync.Mutex
+	read     int64 // bytes, repeated ones included
+	charged  int64
+	reported int64
+	err      error
 }
 
 func (c *logContent) Size() int64 { return c.size }
@@ -42,7 +42,7 @@ func (c *logContent) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	want := min(int64(len(p)), c.size-off)
-	if err := c.account(want); err != nil {
+	if err := c.charge(want); err != nil {
 		return 0, err
 	}
 	n, err := c.log.ReadAt(p[:want], off)
@@ -55,22 +55,22 @@ func (c *logContent) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// account counts bytes that are about to be read, and waits until the rate allows them.
-func (c *logContent) account(n int64) error {
+// charge counts bytes that are about to be read, and waits until the rate allows them.
+func (c *logContent) charge(n int64) error {
 	c.mu.Lock()
 	c.read += n
 	charge := max(0, min(n, c.read-c.size))
 	c.charged += charge
-	if sent := min(c.read-c.size, c.size); sent-c.told >= progressStep {
-		c.told = sent
+	if sent := min(c.read-c.size, c.size); sent-c.reported >= progressStep {
+		c.reported = sent
 		c.sent(sent)
 	}
 	c.mu.Unlock()
 	return c.wait(charge)
 }
 
-// settle waits for what was sent without being charged.
-func (c *logContent) settle() error {
+// waitForRest waits for the bytes that were sent without being charged.
+func (c *logContent) waitForRest() error {
 	c.mu.Lock()
 	due := max(0, c.size-c.charged)
 	c.mu.Unlock()
@@ -104,8 +104,8 @@ func (c *logContent) fail(at int64, err error) error {
 	return err
 }
 
-// failed is the file's own error, nil while it has none.
-func (c *logContent) failed() error {
+// readError is the file's first read error, nil when there was none.
+func (c *logContent) readError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err

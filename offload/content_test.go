@@ -20,7 +20,7 @@ func TestShrunkenLogIsNoShorterLog(t *testing.T) {
 	c := newContent(t.Context(), make([]byte, 600), 1000, nil)
 	var sink bytes.Buffer
 	_, err := io.Copy(&sink, io.NewSectionReader(c, 0, c.Size()))
-	if !errors.Is(err, io.ErrUnexpectedEOF) || c.failed() == nil {
+	if !errors.Is(err, io.ErrUnexpectedEOF) || c.readError() == nil {
 		t.Errorf("copied %d bytes, error %v", sink.Len(), err)
 	}
 }
@@ -53,7 +53,7 @@ func TestRateCountsEachByteOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.settle(); err != nil {
+			if err := c.waitForRest(); err != nil {
 				t.Fatal(err)
 			}
 			// The burst of a quarter second comes free.

@@ -8,8 +8,8 @@ import (
 	"coldtap/segment"
 )
 
-// indexInterval is how many bytes of log go between two entries of an index that is made anew; Kafka's default of
-// index.interval.bytes, which is what its own recovery would use for a topic without its own setting.
+// indexInterval is how many bytes of log lie between two entries of a rebuilt index: Kafka's default of
+// index.interval.bytes, which its own recovery uses for a topic without its own setting.
 const indexInterval = 4096
 
 // uncovered is how much log may follow the last entry of an offset index before it is taken for one that a crash cut
@@ -17,14 +17,14 @@ const indexInterval = 4096
 // replica.fetch.response.max.bytes, 10 MiB by default.
 const uncovered = 16 << 20
 
-// indexes checks a segment's offset and time index against the batches of its log, and makes both anew on the way: per
-// batch, as Kafka's own recovery does (org.apache.kafka.storage.internals.log.LogSegment.recover). What is made anew is
+// indexes checks a segment's offset and time index against the batches of its log, and rebuilds both on the way: per
+// batch, as Kafka's own recovery does (org.apache.kafka.storage.internals.log.LogSegment.recover). A rebuilt one is
 // used only when the broker's file is missing or wrong.
 type indexes struct {
 	base int64
 
 	offsets     segment.OffsetIndex
-	offsetAt    int    // the next entry to be met
+	offsetAt    int    // the next entry to check
 	offsetFault string // why the broker's offset index cannot be used; empty while it can
 	times       segment.TimeIndex
 	timeAt      int
@@ -56,8 +56,8 @@ func newIndexes(base, logSize int64, offsets []byte, offsetsErr error, times []b
 	return x
 }
 
-// batch takes the next batch.
-func (x *indexes) batch(b *batch) {
+// checkBatch checks the entries up to the next batch, and adds it to the rebuilt indexes.
+func (x *indexes) checkBatch(b *batch) {
 	last := b.LastOffset()
 	x.checkOffsets(b.Position, last)
 	x.checkTimes(last)
@@ -120,7 +120,7 @@ func (x *indexes) addTime() {
 	x.lastTime = x.maxTimestamp
 }
 
-// finish looks at what is left when all batches were seen.
+// finish checks the entries behind the last batch.
 func (x *indexes) finish(logSize, lastOffset int64) {
 	x.addTime()
 	if n := x.offsets.Len(); x.offsetFault == "" {

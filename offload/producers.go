@@ -11,19 +11,19 @@ import (
 	"coldtap/segment"
 )
 
-// producers is what a broker remembers of each producer at a place in the log: all that a producer snapshot holds,
-// where transactions is only what decides visibility. It follows
+// producers is the state of each producer at an offset: all that a producer snapshot holds, where transactions has only
+// what decides visibility. It follows
 // org.apache.kafka.storage.internals.log.ProducerAppendInfo for logs that the cleaner has not touched.
 //
-// A broker leaves producers out that were idle for producer.id.expiration.ms by its clock. Here they stay, with their
-// time, and whoever loads the snapshot drops them by the same rule.
+// A broker leaves out producers that were idle for producer.id.expiration.ms by its clock. Here they stay, with their
+// time, and a broker that loads the snapshot drops them by the same rule.
 type producers map[int64]segment.ProducerState
 
 // producersLimit is how many a snapshot below snapshotLimit can hold.
 const producersLimit = snapshotLimit / 46
 
 // producersAt loads the snapshot at a segment's base. Without one, only the very first segment has a known state: none.
-func (p *partition) producersAt(base int64) (producers, error) {
+func (p *localLog) producersAt(base int64) (producers, error) {
 	_, states, err := p.readSnapshot(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && base == 0:

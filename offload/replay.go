@@ -13,7 +13,7 @@ import (
 // snapshotLimit bounds a producer snapshot: 64 MiB is 1.4 million producers.
 const snapshotLimit = 64 << 20
 
-func (p *partition) readSnapshot(offset int64) (raw []byte, states []segment.ProducerState, err error) {
+func (p *localLog) readSnapshot(offset int64) (raw []byte, states []segment.ProducerState, err error) {
 	name := segment.FileName(offset, ".snapshot")
 	if raw, err = readSmall(p.root, name, snapshotLimit); err != nil {
 		return nil, nil, err
@@ -28,7 +28,7 @@ func (p *partition) readSnapshot(offset int64) (raw []byte, states []segment.Pro
 // the log from there, not beyond.
 //
 // When the log is damaged or ends before the offset, the state is the one at reached, and the error says why.
-func (p *partition) stateAt(ctx context.Context, offset int64) (t *transactions, reached int64, err error) {
+func (p *localLog) stateAt(ctx context.Context, offset int64) (t *transactions, reached int64, err error) {
 	first := p.segments[0].base
 	t = startTransactions(first, p.compacted)
 	for _, at := range slices.Backward(p.snapshots) {
@@ -59,9 +59,9 @@ func (p *partition) stateAt(ctx context.Context, offset int64) (t *transactions,
 	return t, offset, nil
 }
 
-// replay moves t over the batches of segment i that begin in [from, to), and gives the offset up to which it got. end,
-// if any, is told each transaction that ends.
-func (p *partition) replay(ctx context.Context, t *transactions, i int, from, to int64, end func(*ended)) (reached int64, err error) {
+// replay moves t over the batches of segment i that begin in [from, to), and gives the offset that it reached. end gets
+// each transaction that ends; it may be nil.
+func (p *localLog) replay(ctx context.Context, t *transactions, i int, from, to int64, end func(*endedTxn)) (reached int64, err error) {
 	s := &p.segments[i]
 	reached = max(from, s.base)
 	f, _, err := p.openLog(s)
@@ -105,34 +105,34 @@ func (p *partition) replay(ctx context.Context, t *transactions, i int, from, to
 	return min(reached, max(to, from)), nil
 }
 
-// outcomes knows how the transactions end that a segment leaves open. It runs ahead of the copy, no further than it has
-// to and never beyond the high watermark, and remembers the aborted ones: 32 bytes for each that ended between the copy
-// and the place it has reached.
-type outcomes struct {
-	p       *partition
-	ahead   *transactions // at reached
-	reached int64
-	aborted map[int64][]segment.AbortedTxn // by producer id
+// laterMarkers finds out how the transactions end that are open at a segment's end. It replays the log ahead of the
+// copy, no further than needed and never beyond the high watermark, and remembers the aborted ones: 32 bytes for each
+// that ended between the copy and the offset that it has reached.
+type laterMarkers struct {
+	p         *localLog
+	ahead     *transactions // at reached
+	reached   int64
+	abortedBy map[int64][]segment.AbortedTxn // by producer id
 }
 
-// settle gives the aborted ones among the transactions that are open in t, the state at the offset at, and have data in
-// the segment that ends there.
-func (o *outcomes) settle(ctx context.Context, t *transactions, at int64) ([]segment.AbortedTxn, error) {
+// abortedOf gives the aborted ones among the transactions that are open in t, the state at the offset at, and have data
+// in the segment that ends there.
+func (o *laterMarkers) abortedOf(ctx context.Context, t *transactions, at int64) ([]segment.AbortedTxn, error) {
 	var aborted []segment.AbortedTxn
 	for producer, txn := range t.open {
-		if !txn.here {
+		if !txn.inSegment {
 			continue
 		}
 		if o.ahead == nil || o.reached < at {
-			o.ahead, o.reached, o.aborted = t.clone(), at, make(map[int64][]segment.AbortedTxn)
+			o.ahead, o.reached, o.abortedBy = t.clone(), at, make(map[int64][]segment.AbortedTxn)
 		}
-		for o.spans(producer, at) {
+		for o.isStillOpen(producer, at) {
 			if err := o.advance(ctx); err != nil {
 				return nil, fmt.Errorf("how the transaction of producer %d from offset %d ends cannot be told: %w",
 					producer, txn.first, err)
 			}
 		}
-		for _, a := range o.aborted[producer] {
+		for _, a := range o.abortedBy[producer] {
 			if a.FirstOffset < at && a.LastOffset >= at {
 				a.FirstOffset = txn.first
 				aborted = append(aborted, a)
@@ -142,23 +142,24 @@ func (o *outcomes) settle(ctx context.Context, t *transactions, at int64) ([]seg
 	return aborted, nil
 }
 
-// spans tells whether the producer's transaction that was open at an offset still is. A producer has one at a time, so
-// the place tells which one it is, even where the two states remember another first offset of it.
-func (o *outcomes) spans(producer, at int64) bool {
+// isStillOpen says whether the producer's transaction that was open at an offset is open at the offset reached. A
+// producer has one at a time, so the offset identifies it, even where the two states have different first offsets of
+// it.
+func (o *laterMarkers) isStillOpen(producer, at int64) bool {
 	txn, ok := o.ahead.open[producer]
 	return ok && txn.first < at
 }
 
 // advance replays one more segment.
-func (o *outcomes) advance(ctx context.Context) error {
+func (o *laterMarkers) advance(ctx context.Context) error {
 	to := o.p.highWatermark
 	if o.reached >= to {
 		return damaged("log", "no marker below the high watermark %d", to)
 	}
 	i := o.p.segmentAt(o.reached)
-	reached, err := o.p.replay(ctx, o.ahead, i, o.reached, to, func(e *ended) {
+	reached, err := o.p.replay(ctx, o.ahead, i, o.reached, to, func(e *endedTxn) {
 		if e.aborted {
-			o.aborted[e.producer] = append(o.aborted[e.producer], e.abortedTxn())
+			o.abortedBy[e.producer] = append(o.abortedBy[e.producer], e.abortedTxn())
 		}
 	})
 	if err == nil && reached == o.reached {
@@ -169,13 +170,13 @@ func (o *outcomes) advance(ctx context.Context) error {
 }
 
 // forget drops what ended below an offset.
-func (o *outcomes) forget(below int64) {
-	for producer, list := range o.aborted {
+func (o *laterMarkers) forget(below int64) {
+	for producer, list := range o.abortedBy {
 		list = slices.DeleteFunc(list, func(a segment.AbortedTxn) bool { return a.LastOffset < below })
 		if len(list) == 0 {
-			delete(o.aborted, producer)
+			delete(o.abortedBy, producer)
 		} else {
-			o.aborted[producer] = list
+			o.abortedBy[producer] = list
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (p *PartitionReport) Failed() bool {
 }
 
 // leave adds a leftover, joined to the last one if that is its neighbour with the same reason.
-func (p *PartitionReport) leave(l Leftover) {
+func (p *PartitionReport) addLeft(l Leftover) {
 	if n := len(p.Left); n > 0 && l.Base >= 0 {
 		last := &p.Left[n-1]
 		if last.Reason == l.Reason && last.Detail == l.Detail && last.End >= 0 && last.End+1 == l.Base {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// run is one call of Once.
-type run struct {
+// offloader is one call of Once.
+type offloader struct {
 	cfg     Config
 	metrics *metrics
 	limiter *rate.Limiter // nil = no limit
@@ -28,9 +28,9 @@ type run struct {
 	done, total int64 // bytes of eligible segments: sent, and in all
 }
 
-// Once copies what is eligible and not yet in the tier, and says what it did and did not do. Partitions are copied one
-// after another, segments in offset order; a partition that fails does not hold up the others, and Report.Failed tells
-// of it. A run after a run that was killed at any point ends in the same state as a run that was not.
+// Once copies what is eligible and not yet in the tier, and reports what it did and did not do. Partitions are copied
+// one after another, segments in offset order; when a partition fails the others go on, and Report.Failed is true. A
+// run after one that was killed at any point ends in the same state as an undisturbed run.
 //
 // The error, an *Error, is about the run as a whole: it could not start, or ctx ended. The report holds what was done
 // until then. At most one run may work with a catalog at a time.
@@ -39,7 +39,7 @@ func Once(ctx context.Context, cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := &run{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
+	r := &offloader{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
 	if cfg.Rate > 0 {
 		// A quarter of a second's worth in one go, and never more than a piece of 1 MiB.
 		r.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), int(min(max(cfg.Rate/4, 1), 1<<20)))
@@ -64,31 +64,31 @@ func Once(ctx context.Context, cfg Config) (Report, error) {
 	}
 	r.report.Skipped = skipped
 	for _, s := range skipped {
-		r.tell(Event{Step: StepLeft, Base: -1, End: -1, Reason: s.Reason, Detail: s.Path})
+		r.emit(Event{Step: StepLeft, Base: -1, End: -1, Reason: s.Reason, Detail: s.Path})
 	}
 	r.report.Partitions = make([]PartitionReport, len(found))
-	partitions := make([]*partition, len(found))
+	partitions := make([]*localLog, len(found))
 	for i, d := range found {
 		report := &r.report.Partitions[i]
 		*report = PartitionReport{Topic: d.topic, Partition: d.partition, Dir: d.path(), TieredEnd: -1}
-		partitions[i] = &partition{partitionDir: d, report: report}
+		partitions[i] = &localLog{partitionDir: d, report: report}
 	}
-	err = r.each(ctx, partitions)
+	err = r.planAndCopy(ctx, partitions)
 	return r.report, err
 }
 
-// each plans all partitions, so that the size of the work is known, and then copies them.
-func (r *run) each(ctx context.Context, partitions []*partition) error {
+// planAndCopy plans all partitions, so that the bytes to copy are known, and then copies them.
+func (r *offloader) planAndCopy(ctx context.Context, partitions []*localLog) error {
 	for _, p := range partitions {
 		if reason, ok := r.cfg.wants(p.topic); !ok {
-			r.leave(p, Leftover{Base: -1, End: -1, Reason: reason})
+			r.reportLeft(p, Leftover{Base: -1, End: -1, Reason: reason})
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			r.leave(p, Leftover{Base: -1, End: -1, Reason: Canceling, Detail: err.Error()})
+			r.reportLeft(p, Leftover{Base: -1, End: -1, Reason: Canceling, Detail: err.Error()})
 			continue
 		}
-		r.plan(ctx, p)
+		r.planPartition(ctx, p)
 	}
 	for _, p := range partitions {
 		if err := r.checkStore(ctx, p); err != nil {
@@ -103,10 +103,10 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 		if err := p.dir.checkLock(); err != nil {
 			return err
 		}
-		r.copy(ctx, p)
-		p.report.arrange()
+		r.copyPartition(ctx, p)
+		p.report.sortLeft()
 		for _, text := range p.report.Notes {
-			r.tell(Event{Step: StepNoted, Topic: p.topic, Partition: p.partition, Base: -1, End: -1, Detail: text})
+			r.emit(Event{Step: StepNoted, Topic: p.topic, Partition: p.partition, Base: -1, End: -1, Detail: text})
 		}
 	}
 	if ctx.Err() != nil {
@@ -118,11 +118,11 @@ func (r *run) each(ctx context.Context, partitions []*partition) error {
 // checkStore refuses a partition with something to copy of which the store holds more than the catalog knows: the
 // catalog is new, lost, or an old copy of itself, and what is there already would be copied again under other ids. What
 // the store withholds is an error only where the catalog knows nothing of the partition.
-func (r *run) checkStore(ctx context.Context, p *partition) error {
-	if !p.planned || len(p.candidates) == 0 && len(p.holed) == 0 && p.active == nil {
+func (r *offloader) checkStore(ctx context.Context, p *localLog) error {
+	if !p.planned || len(p.eligible) == 0 && len(p.inHoles) == 0 && p.active == nil {
 		return nil
 	}
-	recorded, ok := r.look(p)
+	recorded, ok := r.recorded(p)
 	seg, err := r.cfg.Layout.Unknown(ctx, p.topic, p.id, func(name layout.Name) bool {
 		if !ok {
 			return false
@@ -151,37 +151,37 @@ func (r *run) checkStore(ctx context.Context, p *partition) error {
 	return nil
 }
 
-// faultOf is faultOf, except that everything fails when the caller has gone.
-func (r *run) faultOf(ctx context.Context, err error) *fault {
+// faultOf is the function faultOf, but Canceling once the caller's context has ended.
+func (r *offloader) faultOf(ctx context.Context, err error) *fault {
 	if ctx.Err() != nil {
 		return &fault{Canceling, ctx.Err()}
 	}
 	return faultOf(err)
 }
 
-// leave reports something that is not copied.
-func (r *run) leave(p *partition, l Leftover) {
-	p.report.leave(l)
-	r.tellLeft(p, l)
+// reportLeft reports something that is not copied.
+func (r *offloader) reportLeft(p *localLog, l Leftover) {
+	p.report.addLeft(l)
+	r.emitLeft(p, l)
 }
 
-func (r *run) tellLeft(p *partition, l Leftover) {
-	r.tell(Event{
+func (r *offloader) emitLeft(p *localLog, l Leftover) {
+	r.emit(Event{
 		Step: StepLeft, Topic: p.topic, Partition: p.partition, Base: l.Base, End: l.End,
 		Segments: l.Segments, Bytes: l.Bytes, Reason: l.Reason, Detail: l.Detail,
 	})
 }
 
-// stopped counts a partition that fails, once, by its first reason.
-func (r *run) stopped(p *partition, reason Reason) {
+// countStopped counts a partition that fails, once, by its first reason.
+func (r *offloader) countStopped(p *localLog, reason Reason) {
 	if reason.Failure() && !p.stopped {
 		p.stopped = true
 		r.metrics.stopped.WithLabelValues(reason.label()).Inc()
 	}
 }
 
-// tell passes an event on, with the state of the whole.
-func (r *run) tell(e Event) {
+// emit passes an event on, with the bytes done and in all.
+func (r *offloader) emit(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Done, e.Total = r.done, r.total
@@ -194,8 +194,8 @@ func (r *run) tell(e Event) {
 	}
 }
 
-// arrange puts what was left in offset order and joins neighbours.
-func (p *PartitionReport) arrange() {
+// sortLeft puts what was left in offset order and joins neighbours.
+func (p *PartitionReport) sortLeft() {
 	slices.SortStableFunc(p.Left, func(a, b Leftover) int {
 		switch {
 		case a.Base < b.Base:
@@ -208,7 +208,7 @@ func (p *PartitionReport) arrange() {
 	left := p.Left
 	p.Left = nil
 	for _, l := range left {
-		p.leave(l)
+		p.addLeft(l)
 	}
 }
 

@@ -6,19 +6,19 @@ import (
 	"io"
 )
 
-// seal plans the copy of the active segment as if it had been closed at the last batch border at or below an offset,
-// the last stable one, and reports what lies behind.
+// planActive plans the copy of the active segment as if it had been closed at the last batch border at or below the
+// last stable offset, and reports what lies behind.
 //
-// A log that grows afterwards makes the copy a shorter one of what is the same segment still, or is closed by then:
-// it is copied again from its base, under another id, and of the two the tier prefers the later one.
-func (r *run) seal(ctx context.Context, p *partition, stable int64) {
+// When the log grows afterwards, the copy is a beginning of the segment only: a later run copies the segment again from
+// its base, under another id, and of the two the tier prefers the later one.
+func (r *offloader) planActive(ctx context.Context, p *localLog, stable int64) {
 	s := p.active
 	fail := func(err error) {
 		f := r.faultOf(ctx, err)
-		p.report.leave(s.leftover(f.reason, f.err.Error()))
-		r.stopped(p, f.reason)
+		p.report.addLeft(s.leftover(f.reason, f.err.Error()))
+		r.countStopped(p, f.reason)
 	}
-	c, err := p.cut(ctx, s, stable)
+	c, err := p.cutBelow(ctx, s, stable)
 	if err != nil {
 		fail(err)
 		return
@@ -28,31 +28,31 @@ func (r *run) seal(ctx context.Context, p *partition, stable int64) {
 		behind.Reason = Unstable
 	}
 	if c.size == 0 {
-		p.report.leave(behind)
+		p.report.addLeft(behind)
 		return
 	}
-	switch reason := p.unwanted(c); {
+	switch reason := p.ineligible(c); {
 	case reason != "":
-		p.report.leave(c.leftover(reason, ""))
-	case c.next <= p.tiered:
-		p.holed = append(p.holed, c)
+		p.report.addLeft(c.leftover(reason, ""))
+	case c.next <= p.tieredEnd:
+		p.inHoles = append(p.inHoles, c)
 		r.total += c.size
 	default:
-		// A damaged log may become a hole; one whose end cannot be described stays what it is, active.
+		// A segment without a producer snapshot at its base cannot get one for its end: it stays the active segment.
 		if _, err := p.producersAt(c.base); err != nil {
 			fail(err)
 			return
 		}
-		p.candidates = append(p.candidates, c)
+		p.eligible = append(p.eligible, c)
 		r.total += c.size
 	}
 	if behind.Bytes > 0 {
-		p.report.leave(behind)
+		p.report.addLeft(behind)
 	}
 }
 
-// cut gives the part of the active segment whose batches end below an offset; its size is 0 when there are none.
-func (p *partition) cut(ctx context.Context, s *localSegment, below int64) (*localSegment, error) {
+// cutBelow gives the part of the active segment whose batches end below an offset; its size is 0 when there are none.
+func (p *localLog) cutBelow(ctx context.Context, s *localSegment, below int64) (*localSegment, error) {
 	f, _, err := p.openLog(s)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func TestProducersAreThoseOfTheBrokersSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer root.Close()
-		p, local := &partition{root: root}, bases(t, filepath.Join(dir, name))
+		p, local := &localLog{root: root}, bases(t, filepath.Join(dir, name))
 		for i, base := range local[:len(local)-1] {
 			known, err := p.producersAt(base)
 			if err != nil {

@@ -9,21 +9,21 @@ import (
 
 // openTxn is a transaction that has begun and not ended.
 type openTxn struct {
-	first int64 // first data offset, as a snapshot remembers it or as the log shows it
-	told  bool  // it is the snapshot's
-	seen  bool  // the log that was replayed holds data of it; false = a snapshot says that it is open
-	here  bool  // the same for the segment that is being read
+	first        int64 // first data offset, from a snapshot or from the log
+	fromSnapshot bool  // first is a snapshot's
+	hasData      bool  // the replayed log holds data of it; false = only a snapshot says that it is open
+	inSegment    bool  // the segment that is being read holds data of it
 }
 
 // transactions is which transactions are open at a place in the log: the state of Kafka's ProducerStateManager, as far
 // as it decides what read_committed may show.
 //
-// It knows what a snapshot said at the place where the replay began, and the log from there on. Where compaction has
-// been, both may disagree without harm: the snapshot was written before the data went.
+// It starts with a snapshot's state where the replay begins, and follows the log from there on. In a compacted log the
+// two may disagree without harm: the snapshot was written before the data was removed.
 type transactions struct {
 	open map[int64]openTxn // by producer id
-	// from is where the replay began. complete says that from is a snapshot's place, so that a transaction that began
-	// earlier is known; else it began at the first segment, and earlier data is not in the log.
+	// from is where the replay began. complete says that from is a snapshot's offset, so that every open transaction that
+	// began earlier is known; else the replay began at the first segment, and earlier data is not in the log.
 	from     int64
 	complete bool
 	// compacted says that the log, as far as it was replayed or at all, is known to have lost batches legally.
@@ -41,7 +41,7 @@ func loadTransactions(from int64, states []segment.ProducerState, compacted bool
 	t.complete = true
 	for _, s := range states {
 		if s.TxnFirstOffset >= 0 {
-			t.open[s.ProducerID] = openTxn{first: s.TxnFirstOffset, told: true}
+			t.open[s.ProducerID] = openTxn{first: s.TxnFirstOffset, fromSnapshot: true}
 		}
 	}
 	return t
@@ -53,23 +53,23 @@ func (t *transactions) clone() *transactions {
 	return &c
 }
 
-// ended is a transaction that a marker has closed.
-type ended struct {
+// endedTxn is a transaction that a marker has ended.
+type endedTxn struct {
 	openTxn
 	producer int64
 	marker   int64
 	aborted  bool
-	// stable is the last stable offset right after: what Kafka's transaction index holds besides.
+	// stable is the last stable offset right after the marker, which Kafka's transaction index holds too.
 	stable int64
 }
 
-func (e *ended) abortedTxn() segment.AbortedTxn {
+func (e *endedTxn) abortedTxn() segment.AbortedTxn {
 	return segment.AbortedTxn{ProducerID: e.producer, FirstOffset: e.first, LastOffset: e.marker, LastStableOffset: e.stable}
 }
 
-// apply moves the state over a batch; the result is the transaction that it ends, if it does. Markers of transactions
-// without data here end nothing.
-func (t *transactions) apply(b *batch) (*ended, error) {
+// apply moves the state over a batch; the result is the transaction that it ends, nil if it ends none. Markers of
+// transactions that are not known to be open end none.
+func (t *transactions) apply(b *batch) (*endedTxn, error) {
 	if b.gap || b.cleaned {
 		t.compacted = true
 	}
@@ -77,8 +77,8 @@ func (t *transactions) apply(b *batch) (*ended, error) {
 		return nil, nil
 	}
 	if !b.IsControl() {
-		// A batch that the cleaner emptied keeps a producer's sequence alive; its marker may be gone, and it holds
-		// nothing that could be hidden or shown.
+		// A batch that the cleaner emptied only keeps the producer's last sequence. It holds no record, and its marker may
+		// be gone.
 		if b.Count == 0 {
 			return nil, nil
 		}
@@ -86,7 +86,7 @@ func (t *transactions) apply(b *batch) (*ended, error) {
 		if !ok {
 			txn.first = b.BaseOffset
 		}
-		txn.seen, txn.here = true, true
+		txn.hasData, txn.inSegment = true, true
 		t.open[b.ProducerID] = txn
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (t *transactions) apply(b *batch) (*ended, error) {
 		return nil, nil
 	}
 	delete(t.open, b.ProducerID)
-	return &ended{
+	return &endedTxn{
 		openTxn: txn, producer: b.ProducerID, marker: b.BaseOffset, aborted: kind == segment.ControlAbort,
 		stable: t.stable(b.LastOffset() + 1),
 	}, nil
@@ -119,45 +119,45 @@ func (t *transactions) stable(end int64) int64 {
 	return end
 }
 
-// enter begins a segment: from now on, here speaks of that one.
-func (t *transactions) enter() {
+// startSegment starts the next segment: inSegment is about that one from now on.
+func (t *transactions) startSegment() {
 	for id, txn := range t.open {
-		if txn.here {
-			txn.here = false
+		if txn.inSegment {
+			txn.inSegment = false
 			t.open[id] = txn
 		}
 	}
 }
 
-// agree compares the state with the snapshot of the same place, which travels with the segment and which a broker would
-// start from. A disagreement that compaction does not explain is an error. Afterwards what the log itself did not show
-// is as the snapshot says.
-func (t *transactions) agree(states []segment.ProducerState) error {
-	said := make(map[int64]int64)
+// checkSnapshot compares the state with the snapshot at the same offset, which travels with the segment and which a
+// broker would start from. A disagreement that compaction does not explain is an error. Afterwards transactions without
+// data in the replayed log are as in the snapshot.
+func (t *transactions) checkSnapshot(states []segment.ProducerState) error {
+	inSnapshot := make(map[int64]int64)
 	for _, s := range states {
 		if s.TxnFirstOffset >= 0 {
-			said[s.ProducerID] = s.TxnFirstOffset
+			inSnapshot[s.ProducerID] = s.TxnFirstOffset
 		}
 	}
 	for id, txn := range t.open {
-		first, ok := said[id]
+		first, ok := inSnapshot[id]
 		switch {
-		case !ok && txn.seen:
+		case !ok && txn.hasData:
 			return fmt.Errorf("does not know the open transaction of producer %d from offset %d", id, txn.first)
 		case !ok && !t.compacted:
 			return fmt.Errorf("does not know the open transaction of producer %d from offset %d, which an earlier snapshot names",
 				id, txn.first)
 		case !ok:
 			delete(t.open, id)
-		case first > txn.first && txn.told && t.compacted:
-			// The one that the earlier snapshot names has ended, its marker is compacted away, and this is another.
-			txn.first, txn.told = first, false
+		case first > txn.first && txn.fromSnapshot && t.compacted:
+			// The earlier snapshot's transaction has ended, its marker is compacted away, and this is a later one.
+			txn.first, txn.fromSnapshot = first, false
 			t.open[id] = txn
 		case first > txn.first, first < txn.first && !t.mayPredate(first):
 			return fmt.Errorf("has the open transaction of producer %d begin at offset %d, the log at %d", id, first, txn.first)
 		}
 	}
-	for id, first := range said {
+	for id, first := range inSnapshot {
 		if _, ok := t.open[id]; !ok && !t.mayPredate(first) {
 			return fmt.Errorf("has an open transaction of producer %d from offset %d, which the log does not have", id, first)
 		}
@@ -165,7 +165,7 @@ func (t *transactions) agree(states []segment.ProducerState) error {
 	return nil
 }
 
-// mayPredate tells whether a transaction's first data may be out of sight: compacted away, or before the log begins.
+// mayPredate says whether a transaction's first data may be missing legally: compacted away, or before the log begins.
 func (t *transactions) mayPredate(first int64) bool {
 	return t.compacted || !t.complete && first < t.from
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // move applies batches to a state and gives the transactions that ended.
-func move(t *testing.T, txns *transactions, base int64, specs ...batchSpec) (ends []ended) {
+func move(t *testing.T, txns *transactions, base int64, specs ...batchSpec) (ends []endedTxn) {
 	t.Helper()
 	for _, s := range specs {
 		raw := encode(base, 0, s)
@@ -98,7 +98,7 @@ func TestAgreementWithTheSnapshot(t *testing.T) {
 	}
 	for _, tt := range tests {
 		move(t, tt.state, 100, tt.add...)
-		err := tt.state.agree(tt.says)
+		err := tt.state.checkSnapshot(tt.says)
 		if tt.fault == "" {
 			if err != nil || len(tt.state.open) != tt.left {
 				t.Errorf("%s: %v, open %+v", tt.name, err, tt.state.open)

@@ -12,8 +12,8 @@ import (
 // An entry without its marker is no fault where the marker's batch is gone: the cleaner leaves such entries.
 type txnIndex struct {
 	entries []segment.AbortedTxn // ascending by marker
-	at      int                  // the first entry whose marker is not reached
-	met     []segment.AbortedTxn // what the log says
+	at      int                  // the first entry whose marker is not reached yet
+	fromLog []segment.AbortedTxn // what the log says
 	byEntry map[int64]segment.AbortedTxn
 	fault   string
 	file    string
@@ -37,13 +37,13 @@ func newTxnIndex(base, next int64, raw []byte, err error) *txnIndex {
 	return x
 }
 
-// before compares the entries up to a batch that ends at last with the log; t is the state before the batch.
-func (x *txnIndex) before(b *batch, last int64, t *transactions) error {
+// checkEntries compares the entries up to a batch that ends at last with the log; t is the state before the batch.
+func (x *txnIndex) checkEntries(b *batch, last int64, t *transactions) error {
 	for ; x.at < len(x.entries) && x.entries[x.at].LastOffset <= last; x.at++ {
 		e := x.entries[x.at]
 		if e.LastOffset < b.BaseOffset {
 			// The marker is gone. The cleaner removes it after the data, never before.
-			if txn, ok := t.open[e.ProducerID]; ok && txn.seen && txn.first <= e.LastOffset {
+			if txn, ok := t.open[e.ProducerID]; ok && txn.hasData && txn.first <= e.LastOffset {
 				return damaged(x.file,
 					"producer %d aborted the transaction from offset %d at offset %d, but the log has its data and no marker",
 					e.ProducerID, txn.first, e.LastOffset)
@@ -57,7 +57,7 @@ func (x *txnIndex) before(b *batch, last int64, t *transactions) error {
 	return nil
 }
 
-// isAbort tells whether a batch is an ABORT marker of the producer, or what the cleaner left of a marker.
+// isAbort says whether a batch is an ABORT marker of the producer, or a marker's batch that the cleaner has emptied.
 func isAbort(b *batch, producer int64) bool {
 	if !b.IsControl() || b.ProducerID != producer || b.Bytes == nil {
 		return false
@@ -66,9 +66,9 @@ func isAbort(b *batch, producer int64) bool {
 	return err == nil && (!ok && b.Count == 0 || ok && kind == segment.ControlAbort)
 }
 
-// abort takes a transaction that an ABORT marker in the segment has ended.
-func (x *txnIndex) abort(e *ended) {
-	x.met = append(x.met, e.abortedTxn())
+// addAborted adds a transaction that an ABORT marker in the segment has ended.
+func (x *txnIndex) addAborted(e *endedTxn) {
+	x.fromLog = append(x.fromLog, e.abortedTxn())
 	entry, ok := x.byEntry[e.marker]
 	if x.fault != "" {
 		return
@@ -78,7 +78,7 @@ func (x *txnIndex) abort(e *ended) {
 	case ok:
 		x.fault = fmt.Sprintf("has producer %d from offset %d aborted at offset %d, the log producer %d from offset %d",
 			entry.ProducerID, entry.FirstOffset, e.marker, e.producer, e.first)
-	case e.seen:
+	case e.hasData:
 		x.fault = fmt.Sprintf("lacks the transaction of producer %d from offset %d, aborted at offset %d",
 			e.producer, e.first, e.marker)
 	}

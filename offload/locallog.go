@@ -28,8 +28,8 @@ func (s *localSegment) end() int64 { return s.next - 1 }
 
 func (s *localSegment) logName() string { return segment.FileName(s.base, ".log") }
 
-// partition is one partition of the log directory while it is worked on.
-type partition struct {
+// localLog is one partition's log in the log directory while it is planned and copied.
+type localLog struct {
 	*partitionDir
 	root   *os.Root
 	report *PartitionReport
@@ -38,29 +38,28 @@ type partition struct {
 	segments  []localSegment // ascending; the last one is active
 	snapshots []int64        // the offsets of the producer snapshots, ascending
 	lineage   []segment.EpochStart
-	// epochsFrom is where the broker's own lineage begins, -1 when it has none; below it, lineage is what the tier
-	// remembers.
+	// epochsFrom is where the broker's own lineage begins, -1 when it has none; below it, lineage is the tier's.
 	epochsFrom int64
 	// highWatermark and logStart are the checkpointed ones.
 	highWatermark, logStart int64
-	// compacted says that the cleaner has been over this log, so that missing offsets are no surprise.
+	// compacted says that the cleaner has compacted this log, so that missing offsets are legal.
 	compacted bool
 
-	// What the catalog said: whether it knows the partition, its view of it, where the tier ends (behind holes), and the
-	// holes.
-	known    bool
-	recorded *tier.Partition
-	tiered   int64
-	holes    []tier.Hole
+	// What the catalog holds: whether there is anything of the partition, the partition, the tiered end (behind holes),
+	// and the holes.
+	known     bool
+	recorded  *tier.Partition
+	tieredEnd int64
+	holes     []tier.Hole
 
-	// The plan: what is to be copied, and from which offset on the tier lacks it. holed are segments below that offset
-	// that the tier lacks all the same: they are copied if they are sound by now.
-	planned    bool
-	candidates []*localSegment
-	holed      []*localSegment
-	active     *localSegment // to be sealed, as far as the last stable offset allows
-	from       int64
-	stopped    bool // a reason was counted
+	// The plan: the eligible segments, and the offset from which on the partition is not in the tier. inHoles are segments
+	// below that offset that are not in the tier either: they are copied if they are sound by now.
+	planned  bool
+	eligible []*localSegment
+	inHoles  []*localSegment
+	active   *localSegment // to be sealed, as far as the last stable offset allows
+	copyFrom int64
+	stopped  bool // a reason was counted
 }
 
 // fault is what stops a partition, or leaves a part of it.
@@ -85,9 +84,9 @@ func faultOf(err error) *fault {
 	return &fault{Unreadable, err}
 }
 
-// open opens the directory and reads what describes the partition. Its files are read only now and at their time, so
-// that a directory of 10,000 partitions does not need as many open files.
-func (p *partition) open() error {
+// open opens the directory and reads the files that describe the partition. Directories are open only while they are
+// needed: a log directory may have 10,000 of them.
+func (p *localLog) open() error {
 	root, err := p.dir.root.OpenRoot(p.name)
 	if err != nil {
 		return err
@@ -99,26 +98,26 @@ func (p *partition) open() error {
 	if err := p.readCheckpoints(); err != nil {
 		return err
 	}
-	if err := p.list(); err != nil {
+	if err := p.findSegments(); err != nil {
 		return err
 	}
 	return p.readLineage()
 }
 
-// reopen opens the directory again, of which everything is known.
-func (p *partition) reopen() (err error) {
+// reopen opens the directory again, for the copy.
+func (p *localLog) reopen() (err error) {
 	p.root, err = p.dir.root.OpenRoot(p.name)
 	return err
 }
 
-func (p *partition) close() {
+func (p *localLog) close() {
 	if p.root != nil {
 		p.root.Close()
 		p.root = nil
 	}
 }
 
-func (p *partition) readTopicID() error {
+func (p *localLog) readTopicID() error {
 	raw, err := readSmall(p.root, "partition.metadata", 1<<10)
 	if err != nil {
 		return err
@@ -132,7 +131,7 @@ func (p *partition) readTopicID() error {
 	return nil
 }
 
-func (p *partition) readCheckpoints() error {
+func (p *localLog) readCheckpoints() error {
 	key := segment.TopicPartition{Topic: p.topic, Partition: p.partition}
 	for _, err := range []error{p.dir.highWatermarksErr, p.dir.logStartsErr} {
 		if err != nil {
@@ -149,9 +148,9 @@ func (p *partition) readCheckpoints() error {
 	return nil
 }
 
-// list finds the segments. An index file whose log is missing stands for a segment whose log was lost; below the first
-// log it is what an interrupted deletion left behind.
-func (p *partition) list() error {
+// findSegments lists the segments. An index file whose log is missing stands for a segment whose log was lost; below
+// the first log it is left from an interrupted deletion.
+func (p *localLog) findSegments() error {
 	entries, err := fs.ReadDir(p.root.FS(), ".")
 	if err != nil {
 		return err
@@ -162,7 +161,7 @@ func (p *partition) list() error {
 	for _, e := range entries {
 		offset, suffix, ok := segment.ParseFileName(e.Name())
 		if !ok {
-			if err := p.foreign(e.Name()); err != nil {
+			if err := p.checkOtherFile(e.Name()); err != nil {
 				return err
 			}
 			continue
@@ -183,7 +182,7 @@ func (p *partition) list() error {
 		case ".snapshot":
 			p.snapshots = append(p.snapshots, offset)
 		default:
-			if err := p.foreign(e.Name()); err != nil {
+			if err := p.checkOtherFile(e.Name()); err != nil {
 				return err
 			}
 		}
@@ -210,23 +209,23 @@ func (p *partition) list() error {
 	return nil
 }
 
-// foreign judges a file that is none of a segment's.
-func (p *partition) foreign(name string) error {
+// checkOtherFile notes a file that belongs to no segment, or says why the partition cannot be copied with it.
+func (p *localLog) checkOtherFile(name string) error {
 	switch {
 	case name == "partition.metadata" || name == "leader-epoch-checkpoint":
 		return nil
 	case strings.HasSuffix(name, ".swap"):
-		// The cleaner's result is complete, but the files it replaces are partly there: only the broker's own start
-		// sorts that out.
+		// The cleaner's result is complete, but files that it replaces are still there: only a broker's start completes the
+		// swap.
 		return damaged(name, "the broker died while it swapped compacted segments in: start it once, and stop it")
 	}
 	p.note("ignored " + name)
 	return nil
 }
 
-func (p *partition) note(text string) { p.report.Notes = append(p.report.Notes, text) }
+func (p *localLog) note(text string) { p.report.Notes = append(p.report.Notes, text) }
 
-func (p *partition) readLineage() error {
+func (p *localLog) readLineage() error {
 	const name = "leader-epoch-checkpoint"
 	raw, err := readSmall(p.root, name, checkpointLimit)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, readlimit.ErrTooLarge) {
@@ -242,7 +241,7 @@ func (p *partition) readLineage() error {
 }
 
 // openLog opens a segment's log and makes sure that it is the file that was listed.
-func (p *partition) openLog(s *localSegment) (*os.File, fs.FileInfo, error) {
+func (p *localLog) openLog(s *localSegment) (*os.File, fs.FileInfo, error) {
 	if !s.hasLog {
 		return nil, nil, damaged(s.logName(), "missing, but its index files are there")
 	}
@@ -252,14 +251,14 @@ func (p *partition) openLog(s *localSegment) (*os.File, fs.FileInfo, error) {
 	}
 	if info.Size() != s.file {
 		f.Close()
-		return nil, nil, fmt.Errorf("%s: %d bytes, but %d when the directory was listed: somebody writes it",
+		return nil, nil, fmt.Errorf("%s: %d bytes, but %d when the directory was listed: another process writes it",
 			s.logName(), info.Size(), s.file)
 	}
 	return f, info, nil
 }
 
 // segmentAt gives the index of the segment that holds an offset, which is at least the first base.
-func (p *partition) segmentAt(offset int64) int {
+func (p *localLog) segmentAt(offset int64) int {
 	i, found := slices.BinarySearchFunc(p.segments, offset, func(s localSegment, o int64) int {
 		switch {
 		case s.base < o:
@@ -300,9 +299,9 @@ func epochsBelow(lineage []segment.EpochStart, offset int64) []segment.EpochStar
 	return lineage[:n:n]
 }
 
-// mergeLineage joins the broker's own lineage below its high watermark with what the tier remembers, which reaches
-// further at both ends: the broker cuts its lineage at its log start, and may lag behind the replica that was copied
-// before. Where the two disagree, the broker's counts.
+// mergeLineage joins the broker's own lineage below its high watermark with the tier's, which reaches further at both
+// ends: the broker cuts its lineage at its log start, and may lag behind the replica that was copied before. Where the
+// two disagree, the broker's counts.
 func mergeLineage(recorded, local []segment.EpochStart, highWatermark int64) []segment.EpochStart {
 	if len(local) == 0 {
 		return recorded
