@@ -20,7 +20,7 @@ const minSlabs = 4
 type Config struct {
 	Memory        int64         // arena bytes: in flight + pinned + cached ≤ Memory, always. At least four chunks
 	Chunk         int           // bytes of the largest chunk
-	WindowShare   float64       // recency window's share of the arena, above 0 and up to 1; default 0.5. The rest is ristretto's
+	WindowShare   float64       // of the arena, for the recency window; above 0, up to 1; default 0.5. Ristretto has the rest
 	FlightTimeout time.Duration // a load's own deadline, and how long a load waits for a slab at most; default 60 s
 	Registerer    prometheus.Registerer
 	// Pressure is called (not concurrently, at most every 100 ms) while loads wait for a slab and readers hold all slabs,
@@ -78,10 +78,12 @@ func newCache(cfg Config, hash func(Key) uint64) (*Cache, error) {
 	case cfg.Chunk < 1 || int64(cfg.Chunk) > 1<<31-1:
 		return nil, fmt.Errorf("chunk length %d is not within 1 and %d", cfg.Chunk, 1<<31-1)
 	case cfg.Memory/int64(cfg.Chunk) < minSlabs:
-		return nil, fmt.Errorf("chunk memory of %d bytes holds fewer than %d chunks of %d bytes: give it more memory or smaller chunks",
+		return nil, fmt.Errorf(
+			"chunk memory of %d bytes holds fewer than %d chunks of %d bytes: give it more memory or smaller chunks",
 			cfg.Memory, minSlabs, cfg.Chunk)
 	case cfg.Memory/int64(cfg.Chunk) > 1<<31-1:
-		return nil, fmt.Errorf("chunk memory of %d bytes holds more than %d chunks of %d bytes", cfg.Memory, 1<<31-1, cfg.Chunk)
+		return nil, fmt.Errorf("chunk memory of %d bytes holds more than %d chunks of %d bytes",
+			cfg.Memory, 1<<31-1, cfg.Chunk)
 	case !(cfg.WindowShare > 0 && cfg.WindowShare <= 1):
 		return nil, fmt.Errorf("window share %v is not above 0 and up to 1", cfg.WindowShare)
 	case cfg.FlightTimeout < 0:

@@ -16,7 +16,8 @@ type shard struct {
 	flights map[Key]*flight
 	closed  bool
 
-	hits atomic.Uint64 // look-ups answered from memory, by shard: all cores would write to the cache line of a common counter
+	// hits are look-ups answered from memory, by shard: to a common counter all cores would write.
+	hits atomic.Uint64
 
 	_ [64]byte // the next shard's lock lives in another cache line
 }

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 const (
 	byWindow    = iota // read-ahead that no reader has read, when it fell out of the window
 	byFrequency        // ristretto refused it or chose it as victim
-	byForce            // a slab was needed and the window had none: the coldest of ristretto's chunks, or all of a split slab
+	byForce            // a slab was needed and ristretto was not asked: its coldest chunk, or all chunks of a split slab
 	byDrop             // its segment is gone, or its bytes are damaged
 	evictionReasons
 )

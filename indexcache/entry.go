@@ -44,7 +44,8 @@ func newEntry(seg *tier.Segment, files *segment.Files) *Entry {
 	}
 	switch {
 	case files.TxnMissing != "":
-		e.TxnErr = &Error{Kind: Missing, Segment: seg.ID.String(), Err: fmt.Errorf("the object %s is not there", files.TxnMissing)}
+		e.TxnErr = &Error{Kind: Missing, Segment: seg.ID.String(),
+			Err: fmt.Errorf("the object %s is not there", files.TxnMissing)}
 	case files.TxnDamaged:
 		e.TxnErr = &Error{Kind: Damaged, Segment: seg.ID.String()}
 	case files.Decided:

@@ -101,8 +101,8 @@ func (c *Cache) loadEntry(ctx context.Context, seg *tier.Segment) (entry *Entry,
 	}
 	if len(entry.damaged) > 0 {
 		c.metrics.countDamaged(entry.damaged)
-		c.log.Warn("index files are missing or damaged", "segment", seg.ID.String(), "topic", seg.Topic, "partition", seg.Partition.Partition,
-			"files", entry.damaged)
+		c.log.Warn("index files are missing or damaged", "segment", seg.ID.String(), "topic", seg.Topic,
+			"partition", seg.Partition.Partition, "files", entry.damaged)
 	}
 	return entry, cost, nil
 }

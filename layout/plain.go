@@ -12,15 +12,18 @@ import (
 
 // Ranges is what reading a plain log needs of a *rangeio.Client.
 type Ranges interface {
-	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error)
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (
+		rangeio.Info, readcost.Cost, error)
 }
 
 // ReadPlain is Reader.ReadLog for a log that is stored byte for byte under key: it fills dst with [off, off+len(dst)),
 // all from the version of the object that was read first. Another version is *rangeio.Error with Kind Changed, and the
 // next read begins with the version it finds. An object of another length than the segment's is an error.
-func (v *Versions) ReadPlain(ctx context.Context, store Ranges, key string, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error) {
+func (v *Versions) ReadPlain(
+	ctx context.Context, store Ranges, key string, seg *tier.Segment, dst []byte, off int64) (readcost.Cost, error) {
 	if off < 0 || off > seg.Size || int64(len(dst)) > seg.Size-off {
-		return readcost.Cost{}, &Error{Object: key, Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
+		return readcost.Cost{}, &Error{Object: key,
+			Err: fmt.Errorf("%d bytes at %d are not in a log of %d", len(dst), off, seg.Size)}
 	}
 	if len(dst) == 0 {
 		return readcost.Cost{}, nil

@@ -141,7 +141,8 @@ type log struct {
 }
 
 // LoadChunk implements cache.Source.
-func (l *log) LoadChunk(ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (cost readcost.Cost, err error) {
+func (l *log) LoadChunk(
+	ctx context.Context, off int64, dst []byte, lane readerpool.Lane) (cost readcost.Cost, err error) {
 	begun := cache.Queued(ctx) // until the pool admits it, a load is cancelled when its last reader leaves
 	err = l.pool.Do(ctx, lane, func(ctx context.Context) error {
 		begun()

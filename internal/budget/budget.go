@@ -3,8 +3,8 @@
 //
 // A budget may keep a reserve for small reservations, which have a queue of their own: they do not wait behind large
 // ones, and larger ones cannot take all there is. Further shares bound what is held of one kind, so that one kind of
-// holder leaves memory for the others however many there are: a reservation that waits for its own share keeps nobody
-// of another share waiting. While somebody waits and nothing moves, OnPressure is called.
+// holder leaves memory for the others however many there are: a reservation that waits for its own share keeps none
+// of another share waiting. While reservations wait and none is granted, OnPressure is called.
 package budget
 
 import (
@@ -30,7 +30,7 @@ type Budget struct {
 	onPressure func(wanted Shares)
 	pressing   bool      // a goroutine calls onPressure
 	pressed    time.Time // it was called last
-	grants     uint64    // to those who waited
+	grants     uint64    // of reservations that waited
 	idle       chan struct{}
 }
 
@@ -231,12 +231,15 @@ func (b *Budget) fitsLocked(s *Share, n int64) bool {
 	return s.allowsLocked(n) && large+b.small.inUse+n <= b.size && (s == &b.small || large+n <= b.Large())
 }
 
-// nextLocked gives the share whose first waiter comes next, nil when nobody waits for more than a share: the one that
+// nextLocked gives the share whose first waiter comes next, nil when none waits for more than its share: the one that
 // has waited the longest, small reservations left out.
 func (b *Budget) nextLocked() (next *Share) {
 	for i := range b.shares {
 		s := &b.shares[i]
-		if len(s.waiters) > 0 && s.allowsLocked(s.waiters[0].n) && (next == nil || s.waiters[0].arrival < next.waiters[0].arrival) {
+		if len(s.waiters) == 0 || !s.allowsLocked(s.waiters[0].n) {
+			continue
+		}
+		if next == nil || s.waiters[0].arrival < next.waiters[0].arrival {
 			next = s
 		}
 	}
@@ -256,7 +259,7 @@ func (s *Share) Release(n int64) {
 	s.b.serveLocked()
 }
 
-// serveLocked gives what is free to those who wait, small reservations first, then in order of arrival.
+// serveLocked grants what fits of the reservations that wait, small ones first, then in order of arrival.
 func (b *Budget) serveLocked() {
 	for s := &b.small; len(s.waiters) > 0; {
 		n := s.waiters[0].n

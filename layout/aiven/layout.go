@@ -18,7 +18,8 @@ import (
 
 // store is what a Layout needs of a *rangeio.Client.
 type store interface {
-	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (rangeio.Info, readcost.Cost, error)
+	ReadRange(ctx context.Context, key string, dst []byte, off int64, etag string, size int64) (
+		rangeio.Info, readcost.Cost, error)
 	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, readcost.Cost, error)
 }
 

@@ -45,7 +45,7 @@ type Manifest struct {
 
 	chunks chunkIndex
 	seal   sealing
-	files  [fileCount]filePlace
+	files  [fileCount]fileRange
 	// separate: a manifest of before October 2023, whose small files are objects of their own.
 	separate bool
 }
@@ -57,8 +57,8 @@ type sealing struct {
 	aad     []byte
 }
 
-// filePlace is where a small file lies in .indexes.
-type filePlace struct {
+// fileRange is the part of .indexes that is a small file.
+type fileRange struct {
 	position, size int64 // stored bytes; size 0 = the file is empty, and not sealed
 	exists         bool
 }
@@ -84,11 +84,11 @@ type manifestJSON struct {
 		StoredChunks string `json:"transformedChunks"`
 	} `json:"chunkIndex"`
 	Indexes *struct {
-		Offset   *placeJSON `json:"offset"`
-		Time     *placeJSON `json:"timestamp"`
-		Snapshot *placeJSON `json:"producerSnapshot"`
-		Epochs   *placeJSON `json:"leaderEpoch"`
-		Txn      *placeJSON `json:"transaction"`
+		Offset   *rangeJSON `json:"offset"`
+		Time     *rangeJSON `json:"timestamp"`
+		Snapshot *rangeJSON `json:"producerSnapshot"`
+		Epochs   *rangeJSON `json:"leaderEpoch"`
+		Txn      *rangeJSON `json:"transaction"`
 	} `json:"segmentIndexes"`
 	Compression *bool `json:"compression"`
 	Encryption  *struct {
@@ -98,7 +98,7 @@ type manifestJSON struct {
 	Metadata *metadataJSON `json:"remoteLogSegmentMetadata"`
 }
 
-type placeJSON struct {
+type rangeJSON struct {
 	Position *int64 `json:"position"`
 	Size     *int64 `json:"size"`
 }
@@ -217,7 +217,7 @@ func (m *Manifest) setFiles(j *manifestJSON) error {
 	}
 	x := j.Indexes
 	var end int64
-	for i, p := range [fileCount]*placeJSON{x.Offset, x.Time, x.Snapshot, x.Epochs, x.Txn} {
+	for i, p := range [fileCount]*rangeJSON{x.Offset, x.Time, x.Snapshot, x.Epochs, x.Txn} {
 		if p == nil && i == fileTxn {
 			continue
 		}
@@ -227,7 +227,7 @@ func (m *Manifest) setFiles(j *manifestJSON) error {
 		if *p.Position != end || *p.Size < 0 || *p.Size > MaxIndexes-end || m.Encrypted && *p.Size > 0 && *p.Size <= sealSize {
 			return fmt.Errorf("%s lies at %d with %d bytes", fileNames[i], *p.Position, *p.Size)
 		}
-		m.files[i] = filePlace{position: *p.Position, size: *p.Size, exists: true}
+		m.files[i] = fileRange{position: *p.Position, size: *p.Size, exists: true}
 		end += *p.Size
 	}
 	return nil

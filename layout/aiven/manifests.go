@@ -182,8 +182,8 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 		cost readcost.Cost
 		stem string
 	)
-	places := stems(seg, "", l.prefixesOf(seg))
-	err := eachPlace(places, func(at string) error {
+	candidates := stems(seg, "", l.prefixesOf(seg))
+	err := tryStems(candidates, func(at string) error {
 		b, _, c, err := l.store.ReadObject(ctx, at+SuffixManifest, MaxManifest)
 		cost.Add(c)
 		raw, stem = b, at
@@ -191,7 +191,7 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	})
 	if e, ok := errors.AsType[*rangeio.Error](err); ok && e.Kind == rangeio.NotFound {
 		err = &rangeio.Error{Kind: e.Kind, Op: e.Op, Key: e.Key,
-			Err: fmt.Errorf("no manifest there or at %d other places (a segment in Iceberg format has none)", len(places)-1)}
+			Err: fmt.Errorf("no manifest there or at %d other places (a segment in Iceberg format has none)", len(candidates)-1)}
 	}
 	if err != nil {
 		return nil, cost, err
@@ -216,11 +216,11 @@ func (l *Layout) loadManifest(ctx context.Context, seg *tier.Segment) (*manifest
 	return e, cost, nil
 }
 
-// eachPlace tries the places where an object may be until one has it. When none has, the error is that of the
-// likeliest.
-func eachPlace(places []string, read func(stem string) error) error {
+// tryStems reads an object under each of the stems that it may have, until it is found. When it is under none, the
+// error is that of the likeliest.
+func tryStems(stems []string, read func(stem string) error) error {
 	var first error
-	for _, stem := range places {
+	for _, stem := range stems {
 		err := read(stem)
 		if !rangeio.IsKind(err, rangeio.NotFound) {
 			return err

@@ -6,21 +6,23 @@ import (
 	"coldtap/tier"
 )
 
-// Objects lists the three objects of a segment where they are looked for, first place first. The log's size is not the
-// metadata's: stored chunks may be compressed or sealed.
+// Objects lists the three objects of a segment with the keys that they may have, the likeliest first. The log's size is
+// not the metadata's: stored chunks may be compressed or sealed.
 func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
 	if checkSegment(seg) != nil {
 		return nil
 	}
-	places := stems(seg, "", s.layout.prefixesOf(seg))
+	candidates := stems(seg, "", s.layout.prefixesOf(seg))
 	object := func(suffix string, part layout.Part) layout.Object {
-		o := layout.Object{Key: places[0] + suffix, Part: part, Size: -1}
-		for _, stem := range places[1:] {
+		o := layout.Object{Key: candidates[0] + suffix, Part: part, Size: -1}
+		for _, stem := range candidates[1:] {
 			o.Also = append(o.Also, stem+suffix)
 		}
 		return o
 	}
-	return []layout.Object{object(SuffixLog, layout.LogPart), object(SuffixIndexes, layout.FilesPart), object(SuffixManifest, layout.ManifestPart)}
+	return []layout.Object{
+		object(SuffixLog, layout.LogPart), object(SuffixIndexes, layout.FilesPart), object(SuffixManifest, layout.ManifestPart),
+	}
 }
 
 // TopicPrefix is "<topic>-<id>/".

@@ -12,12 +12,14 @@ import (
 
 // fileNames are what segment.Files.IndexDamaged calls the small files.
 var fileNames = [fileCount]string{
-	fileOffset: "index", fileTime: "timeindex", fileSnapshot: "snapshot", fileEpochs: "leader-epoch-checkpoint", fileTxn: "txnindex",
+	fileOffset: "index", fileTime: "timeindex", fileSnapshot: "snapshot", fileEpochs: "leader-epoch-checkpoint",
+	fileTxn: "txnindex",
 }
 
 // separateSuffixes are the objects that held the small files before October 2023.
 var separateSuffixes = [fileCount]string{
-	fileOffset: ".index", fileTime: ".timeindex", fileSnapshot: ".snapshot", fileEpochs: ".leader-epoch-checkpoint", fileTxn: ".txnindex",
+	fileOffset: ".index", fileTime: ".timeindex", fileSnapshot: ".snapshot", fileEpochs: ".leader-epoch-checkpoint",
+	fileTxn: ".txnindex",
 }
 
 // ReadFiles reads the segment's small files: the manifest, if it is not at hand, and one GET for all of them. The
@@ -59,12 +61,13 @@ func (l *Layout) ReadFiles(ctx context.Context, seg *tier.Segment) (*segment.Fil
 }
 
 // readPacked reads .indexes.
-func (l *Layout) readPacked(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
+func (l *Layout) readPacked(
+	ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
 	if m.indexSize() == 0 {
 		return m.unpackFiles(nil), nil // S3 has no object then
 	}
 	var raw []byte
-	err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
+	err := tryStems(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
 		var cost readcost.Cost
 		raw, _, cost, err = l.store.ReadObject(ctx, stem+SuffixIndexes, MaxIndexes)
 		sum.Add(cost)
@@ -114,7 +117,8 @@ func (m *manifestEntry) openFile(stored []byte) ([]byte, bool) {
 
 func (m *manifestEntry) setFile(f *segment.Files, i int, b []byte, ok bool) {
 	slot := [fileCount]*[]byte{
-		fileOffset: &f.OffsetIndex, fileTime: &f.TimeIndex, fileSnapshot: &f.Snapshot, fileEpochs: &f.LeaderEpochs, fileTxn: &f.TxnIndex,
+		fileOffset: &f.OffsetIndex, fileTime: &f.TimeIndex, fileSnapshot: &f.Snapshot, fileEpochs: &f.LeaderEpochs,
+		fileTxn: &f.TxnIndex,
 	}[i]
 	switch {
 	case ok:
@@ -128,12 +132,13 @@ func (m *manifestEntry) setFile(f *segment.Files, i int, b []byte, ok bool) {
 
 // readSeparate reads the small files of a segment of before October 2023, one object each. Only the transaction index
 // may be missing.
-func (l *Layout) readSeparate(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
+func (l *Layout) readSeparate(
+	ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (*segment.Files, error) {
 	f := new(segment.Files)
 	left := int64(MaxIndexes)
 	for i, suffix := range separateSuffixes {
 		var raw []byte
-		err := eachPlace(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
+		err := tryStems(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
 			var cost readcost.Cost
 			raw, _, cost, err = l.store.ReadObject(ctx, stem+suffix, left)
 			sum.Add(cost)

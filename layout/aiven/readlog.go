@@ -149,7 +149,8 @@ func (r *logRead) open(first, last int, opening map[int]*chunkFlight) error {
 	}
 	if need := bufferBytes(sizes...); need > r.l.space.limit {
 		if first == last {
-			return r.unreadable(first, fmt.Errorf("stored chunks of %d bytes need %d bytes of memory, %d are allowed", x.chunk, need, r.l.space.limit))
+			return r.unreadable(first, fmt.Errorf("stored chunks of %d bytes need %d bytes of memory, %d are allowed",
+				x.chunk, need, r.l.space.limit))
 		}
 		middle := (first + last) / 2
 		if err := r.open(first, middle, opening); err != nil {
@@ -200,12 +201,13 @@ func (r *logRead) open(first, last int, opening map[int]*chunkFlight) error {
 
 // get reads stored bytes of the .log object, which must have the length that the manifest says.
 func (r *logRead) get(dst []byte, off int64) error {
-	err := eachPlace(stems(r.seg, r.m.lastStem(), r.l.prefixesOf(r.seg)), func(stem string) error {
+	err := tryStems(stems(r.seg, r.m.lastStem(), r.l.prefixesOf(r.seg)), func(stem string) error {
 		info, cost, err := r.l.store.ReadRange(r.ctx, stem+SuffixLog, dst, off, r.m.knownVersion(), r.m.StoredSize)
 		r.cost.Add(cost)
 		if err == nil && !r.m.learnVersion(info.ETag) {
 			// Two first reads ran side by side and an overwrite came between them.
-			err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: stem + SuffixLog, Err: errors.New("object was overwritten meanwhile")}
+			err = &rangeio.Error{Kind: rangeio.Changed, Op: "get", Key: stem + SuffixLog,
+				Err: errors.New("object was overwritten meanwhile")}
 		}
 		if err == nil {
 			r.m.learnStem(stem)

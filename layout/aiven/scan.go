@@ -122,7 +122,8 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 
 // ReadCheckpoint reads the manifest, which the segment's first reader needs as well, and of the small files nothing but
 // the checkpoint: the indexes beside it can have megabytes. Its first entry is the log start.
-func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, readcost.Cost, error) {
+func (s *Scanner) ReadCheckpoint(
+	ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
 		return nil, readcost.Cost{}, err
 	}
@@ -148,21 +149,24 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, _ int64
 	return &layout.Checkpoint{Epochs: epochs, Start: epochs[0].StartOffset}, sum, nil
 }
 
-func (s *Scanner) readStoredCheckpoint(ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (stored []byte, key string, err error) {
-	place, suffix := m.files[fileEpochs], SuffixIndexes
+// readStoredCheckpoint gives the checkpoint's stored bytes, and the key of the object that holds them.
+func (s *Scanner) readStoredCheckpoint(
+	ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (stored []byte, key string, err error) {
+	epochs, suffix := m.files[fileEpochs], SuffixIndexes
 	if m.separate {
 		suffix = separateSuffixes[fileEpochs]
-	} else if place.size == 0 || place.size > maxCheckpoint {
-		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest, Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", place.size)}
+	} else if epochs.size == 0 || epochs.size > maxCheckpoint {
+		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest,
+			Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", epochs.size)}
 	}
-	err = eachPlace(stems(seg, m.lastStem(), s.layout.prefixesOf(seg)), func(stem string) (err error) {
+	err = tryStems(stems(seg, m.lastStem(), s.layout.prefixesOf(seg)), func(stem string) (err error) {
 		var cost readcost.Cost
 		key = stem + suffix
 		if m.separate {
 			stored, _, cost, err = s.layout.store.ReadObject(ctx, key, maxCheckpoint)
 		} else {
-			stored = make([]byte, place.size)
-			_, cost, err = s.layout.store.ReadRange(ctx, key, stored, place.position, "", m.indexSize())
+			stored = make([]byte, epochs.size)
+			_, cost, err = s.layout.store.ReadRange(ctx, key, stored, epochs.position, "", m.indexSize())
 		}
 		sum.Add(cost)
 		return err

@@ -186,7 +186,7 @@ func (w *writer) wrap() string {
 type object = map[string]any
 
 // manifest describes a segment whose log and files were stored with these lengths.
-func (w *writer) manifest(seg *tier.Segment, sizes []int, files [fileCount]*filePlace) object {
+func (w *writer) manifest(seg *tier.Segment, sizes []int, files [fileCount]*fileRange) object {
 	index := object{"originalChunkSize": w.chunk, "originalFileSize": seg.Size}
 	if w.compressed {
 		index["type"], index["transformedChunks"] = "variable", packSizes(sizes)
@@ -246,7 +246,7 @@ func (w *writer) objects(seg *tier.Segment, log []byte, f *segment.Files) (store
 		w.dataKey, w.aad = random(dataKeySize), random(32)
 	}
 	stored, sizes := w.store(log)
-	var places [fileCount]*filePlace
+	var places [fileCount]*fileRange
 	for i, b := range [][]byte{f.OffsetIndex, f.TimeIndex, f.Snapshot, f.LeaderEpochs, f.TxnIndex} {
 		if b == nil {
 			continue
@@ -254,7 +254,7 @@ func (w *writer) objects(seg *tier.Segment, log []byte, f *segment.Files) (store
 		if w.keyID != "" && len(b) > 0 {
 			b = w.seal(b)
 		}
-		places[i] = &filePlace{position: int64(len(indexes)), size: int64(len(b))}
+		places[i] = &fileRange{position: int64(len(indexes)), size: int64(len(b))}
 		indexes = append(indexes, b...)
 	}
 	return stored, indexes, w.manifest(seg, sizes, places)
