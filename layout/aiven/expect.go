@@ -8,12 +8,12 @@ import (
 	"coldtap/tier"
 )
 
-// usualManifest is what a manifest is taken for that was not read yet, in bytes.
+// usualManifest is the assumed length of a manifest that was not read yet, in bytes.
 const usualManifest = 2 << 10
 
-// Expect follows ReadLog and ReadFiles: the manifest if it is not at hand, the small files, and for each piece one GET
-// of the stored chunks that no piece before it has opened. The stored lengths of a segment whose manifest was not read
-// are taken from the one that was read last, as ChunkSize does.
+// Expect counts what ReadLog and ReadFiles would read: the manifest if it is not in memory, the small files, and for
+// each piece one GET of the stored chunks that no piece before it has opened. For a segment whose manifest was not
+// read, stored lengths are estimated from the manifest that was read last, as in ChunkSize.
 func (l *Layout) Expect(seg *tier.Segment, d layout.Demand) (c readcost.Cost) {
 	if checkSegment(seg) != nil || !d.Files && len(d.Pieces) == 0 {
 		return c

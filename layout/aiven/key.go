@@ -24,7 +24,7 @@ const (
 	offsetDigits = 20
 )
 
-// Key is what an object's key says of its segment. The manifest, when it names its segment, is the better witness.
+// Key is what an object's key says of its segment. Where the manifest names its segment, the manifest decides.
 type Key struct {
 	Topic      string
 	TopicID    segment.UUID

@@ -23,15 +23,15 @@ type store interface {
 	ReadObject(ctx context.Context, key string, limit int64) ([]byte, rangeio.Info, readcost.Cost, error)
 }
 
-// Options say how the plugin wrote and how much reading may take. Zero values take the defaults.
+// Options say how the plugin wrote, and bound what reading takes. Zero values take the defaults.
 type Options struct {
-	// Prefixes are the values that the plugin's key.prefix has and had, byte for byte, the present one first. None is
-	// one empty prefix. A segment is looked for under the prefix that it was found under before, then under that of the
-	// segment found last, then under the others.
+	// Prefixes are the present and the former values of the plugin's key.prefix, byte for byte, the present one first.
+	// None is one empty prefix. A segment is looked for under the prefix that it was found under before, then under that
+	// of the segment found last, then under the others.
 	Prefixes []string
 	Keys     []PrivateKey
-	// Reload, if not nil, gives all keys as they are now. It is called when a segment is not opened by those at hand, at
-	// most once a second.
+	// Reload, if not nil, gives all keys as they are now. It is called when no known key opens a segment, at most once a
+	// second.
 	Reload func() ([]PrivateKey, error)
 
 	// Memory bounds stored and open chunks together, in bytes; default 256 MiB. A stored chunk that is compressed or
@@ -102,10 +102,10 @@ func newLayout(s store, o Options) (*Layout, error) {
 // equal parts of a stored chunk, so that each lies in one of them: the largest divisor that is at most max, if one is
 // not much smaller. A log that is neither compressed nor sealed is read like a file, in pieces of a power of two.
 //
-// It never asks the store. The stored chunk's length is in the manifest, which ReadFiles and ReadLog read; before they
-// have, the segment is taken for one like that whose manifest was read last (the plugin has one chunk.size for all), or
-// for a file. Whatever is answered first stays, manifest or not, because what callers keep must not shift: a segment
-// that was taken for another kind is read as well, with some chunks in two parts.
+// It sends no request. The stored chunk's length is in the manifest, which ReadFiles and ReadLog read; before that, the
+// segment is assumed to be like the one whose manifest was read last (the plugin has one chunk.size for all), or to be
+// stored like a file. The first answer stays, also when the manifest says otherwise, because callers cache pieces by
+// their number. A segment with a wrong first answer is readable, with some chunks read in two parts.
 func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	if checkSegment(seg) != nil {
 		return layout.PlainChunk(max)
@@ -113,7 +113,7 @@ func (l *Layout) ChunkSize(seg *tier.Segment, max int64) int64 {
 	return pieceSize(l.geometries.of(seg.Key()), max)
 }
 
-// prefixesOf are the prefixes to look for a segment under, the likeliest first.
+// prefixesOf are the prefixes under which a segment may be, the likeliest first.
 func (l *Layout) prefixesOf(seg *tier.Segment) []string {
 	if len(l.prefixes) == 1 {
 		return l.prefixes

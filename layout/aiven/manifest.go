@@ -30,7 +30,7 @@ const (
 
 // Manifest is a .rsm-manifest, checked. Immutable.
 type Manifest struct {
-	// Segment is what the manifest tells of its segment: ids, offsets, epochs, times, size. Its State is CopyFinished,
+	// Segment is what the manifest says of its segment: ids, offsets, epochs, times, size. Its State is CopyFinished,
 	// since a manifest is written last. It has no custom metadata, which only the broker keeps. Nil in a manifest of
 	// before September 2023.
 	Segment *tier.Segment

@@ -22,7 +22,7 @@ var separateSuffixes = [fileCount]string{
 	fileTxn: ".txnindex",
 }
 
-// ReadFiles reads the segment's small files: the manifest, if it is not at hand, and one GET for all of them. The
+// ReadFiles reads the segment's small files: the manifest, if it is not in memory, and one GET for all of them. The
 // plugin keeps no list of aborted transactions, so the result is never decided.
 //
 // A file that is missing though the manifest has it, that fails authentication, or that lies in an object of another

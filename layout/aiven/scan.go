@@ -24,8 +24,8 @@ const (
 	maxCheckpoint = 32 * maxEpochs
 )
 
-// Scanner implements layout.Manifests: it finds the plugin's segments where no broker tells of them. A Scanner finds no
-// segments of before September 2023, whose manifests don't say what they describe.
+// Scanner implements layout.Manifests: it finds the plugin's segments without metadata of a broker. Segments of before
+// September 2023 are not found: their manifests don't say what they describe.
 type Scanner struct {
 	layout   *Layout
 	prefixes []string // the longest first: "ts" is a beginning of "ts-old"
@@ -44,7 +44,7 @@ func NewScanner(l *Layout) *Scanner {
 	return s
 }
 
-// Prefixes leaves out those that another one's listing holds.
+// Prefixes leaves out prefixes that begin with another one, whose listing holds their objects too.
 func (s *Scanner) Prefixes() []string { return s.roots("") }
 
 // PartitionPrefixes are the partition's folders, one under each of the prefixes.
@@ -55,7 +55,7 @@ func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string 
 	return s.roots(folder(topic, id))
 }
 
-// roots puts each of the prefixes before a folder, and leaves out what another one's listing holds.
+// roots puts each of the prefixes before a folder, and leaves out results that begin with another one.
 func (s *Scanner) roots(folder string) []string {
 	var roots []string
 	for _, p := range slices.Backward(s.prefixes) {
