@@ -102,7 +102,7 @@ func TestDamageCostsItsOwnBatch(t *testing.T) {
 					x := healthy
 					x.log, x.maxTime = joined(bad...), maxTimestamp(healthy.log)
 					change(&x.files)
-					s := newStand(t, shape{chunk: 3000, memory: 64 << 10, window: -1})
+					s := newHarness(t, shape{chunk: 3000, memory: 64 << 10, window: -1})
 					s.topic("t", 0)
 					seg := s.add(x)
 					d.next = d.last + 1
@@ -171,7 +171,7 @@ func TestDamageOfManyBatches(t *testing.T) {
 		x := healthy
 		x.log, x.maxTime = bytes.Clone(healthy.log), maxTimestamp(healthy.log)
 		next := damage(x.log)
-		s := newStand(t, shape{chunk: 256 << 10, memory: 16 << 20, window: -1})
+		s := newHarness(t, shape{chunk: 256 << 10, memory: 16 << 20, window: -1})
 		s.topic("t", 0)
 		seg := s.add(x)
 		e := wantKind(t, name, s.records(from(first-10)), Damaged)
@@ -213,7 +213,7 @@ func (x *stored) behindByIndex(at int64) int64 {
 
 // times looks records up by their time: the answer is right, or damage, where the record lies in it. Where the header
 // is damaged, nothing else tells what times the batch has, so look-ups behind it may fail too (not strict).
-func (s *stand) times(t *testing.T, what string, d *damagedBatch, end int64, strict bool) {
+func (s *harness) times(t *testing.T, what string, d *damagedBatch, end int64, strict bool) {
 	t.Helper()
 	for o := range end + 1 {
 		if (o < d.first-4 || o > d.next+4) && o%37 > 0 {
@@ -237,7 +237,7 @@ func TestNoFlippedBitMakesATimeWrong(t *testing.T) {
 		healthy := asBrokersDo(400, batches...)
 		healthy.files.TimeIndex = nil
 		healthy.log = bytes.Clone(healthy.log)
-		s := newStand(t, shape{chunk: 64 << 10, memory: 1 << 20, window: -1})
+		s := newHarness(t, shape{chunk: 64 << 10, memory: 1 << 20, window: -1})
 		s.topic("t", 0)
 		seg := s.add(healthy)
 		victim := len(joined(batches[:5]...))
@@ -280,7 +280,7 @@ func TestLogRangeBehindDamage(t *testing.T) {
 				x.files = segment.Files{}
 			}
 			damage(x.log[begin:end])
-			s := newStand(t, shape{chunk: 3000, memory: 1 << 20, window: -1})
+			s := newHarness(t, shape{chunk: 3000, memory: 1 << 20, window: -1})
 			s.topic("t", 0)
 			s.add(x)
 			next, sound := int64(21*12), end
@@ -321,7 +321,7 @@ func TestBatchTooLargeForTheDecodeMemory(t *testing.T) {
 	behind := int64(len(log) - len(dense(20, 28, false)))
 	for _, chunk := range []int64{1 << 20, 100_000} {
 		for _, index := range [][]byte{nil, offsetIndex(0, 19, int64(len(dense(0, 9, false))))} {
-			s := newStand(t, shape{chunk: chunk, memory: 4 * chunk, decode: 4 << 20})
+			s := newHarness(t, shape{chunk: chunk, memory: 4 * chunk, decode: 4 << 20})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 28, log: log, files: segment.Files{OffsetIndex: index}})
 			what := fmt.Sprintf("chunks of %d, an index of %d bytes", chunk, len(index))
@@ -370,7 +370,7 @@ func TestDamagedBatchTooLargeForTheDecodeMemory(t *testing.T) {
 	big := one(10, 1000, 6<<20)
 	big[3<<20] ^= 1
 	log := joined(dense(0, 9, false), big, dense(11, 19, false))
-	s := newStand(t, shape{chunk: 1 << 20, memory: 4 << 20, decode: 4 << 20})
+	s := newHarness(t, shape{chunk: 1 << 20, memory: 4 << 20, decode: 4 << 20})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 19, log: log})
 	for _, offset := range []int64{0, 10} {
@@ -389,7 +389,7 @@ func TestDamagedBatchTooLargeForTheDecodeMemory(t *testing.T) {
 func TestPiecesAreWhatWasChecked(t *testing.T) {
 	big := one(0, 1000, 1<<20)
 	for _, times := range []int{1, 1000} {
-		s := newStand(t, shape{chunk: 64 << 10, memory: 256 << 10, window: -1, decode: 1 << 20})
+		s := newHarness(t, shape{chunk: 64 << 10, memory: 256 << 10, window: -1, decode: 1 << 20})
 		s.topic("t", 0)
 		seg := s.add(stored{base: 0, end: 0, log: big})
 		loads := map[int64]int{}
@@ -416,7 +416,7 @@ func TestPiecesAreWhatWasChecked(t *testing.T) {
 
 // Bytes that a layout cannot make log bytes of (they fail authentication) cost what lies in their chunk.
 func TestChunkThatCannotBeOpened(t *testing.T) {
-	s := newStand(t, shape{chunk: 10_000, memory: 1 << 20, window: -1})
+	s := newHarness(t, shape{chunk: 10_000, memory: 1 << 20, window: -1})
 	segs := s.plain()
 	s.loadLog = func(id segment.UUID, off int64) error {
 		if id == segs[0].ID && off == 40_000 {

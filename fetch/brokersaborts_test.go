@@ -17,7 +17,7 @@ import (
 // made for the bytes up to the next index entry. Ours must be within it, and have every transaction of it with an
 // offset in a batch that was returned.
 func TestAbortedListsAgainstTheBrokers(t *testing.T) {
-	s, f := newClusterStand(t, shape{chunk: 8 << 10, memory: 1 << 20})
+	s, f := newClusterHarness(t, shape{chunk: 8 << 10, memory: 1 << 20})
 	all := s.abortsOf(t, f)
 	rows, listed, ours, more, unproven := 0, 0, 0, 0, 0
 	for i, row := range f.Fetches {
@@ -69,7 +69,7 @@ func TestAbortedListsAgainstTheBrokers(t *testing.T) {
 }
 
 // abortsOf gives every aborted transaction that a readable segment's index knows, by partition.
-func (s *stand) abortsOf(t *testing.T, f *clusterfixture.Fixture) map[string]map[clusterfixture.Abort]segment.AbortedTxn {
+func (s *harness) abortsOf(t *testing.T, f *clusterfixture.Fixture) map[string]map[clusterfixture.Abort]segment.AbortedTxn {
 	all := map[string]map[clusterfixture.Abort]segment.AbortedTxn{}
 	for _, p := range f.Partitions() {
 		known := map[clusterfixture.Abort]segment.AbortedTxn{}
@@ -88,7 +88,7 @@ func (s *stand) abortsOf(t *testing.T, f *clusterfixture.Fixture) map[string]map
 }
 
 // lastReturned is the last offset of the last whole batch of the broker's answer.
-func (s *stand) lastReturned(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) int64 {
+func (s *harness) lastReturned(t *testing.T, p *clusterfixture.Partition, row *clusterfixture.Fetch) int64 {
 	part, _ := s.tier.Snapshot().Partition(tier.PartitionID{Topic: p.Topic.ID, Partition: p.Number})
 	// The first batch may reach below the log's start.
 	seg, ok := part.Find(max(row.FirstBaseOffset, p.Start))
@@ -112,7 +112,7 @@ func (s *stand) lastReturned(t *testing.T, p *clusterfixture.Partition, row *clu
 
 // abortsBehind reads what the broker returned, and gives the aborted transactions that decided about it, and how far
 // they do.
-func (s *stand) abortsBehind(t *testing.T, row *clusterfixture.Fetch, last int64) (list []segment.AbortedTxn, decidedEnd int64) {
+func (s *harness) abortsBehind(t *testing.T, row *clusterfixture.Fetch, last int64) (list []segment.AbortedTxn, decidedEnd int64) {
 	st, err := s.Open(t.Context(), &Request{Topic: row.Topic, Partition: row.Partition, Offset: row.Offset, EndOffset: last + 1, EndTimestamp: -1,
 		MaxBytes: 1 << 40, Isolation: ReadCommitted})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func TestScanReadsChunksOnce(t *testing.T) {
 	for _, chunk := range []int64{4 << 10, 10_000, 64 << 10} {
 		for _, window := range []int{-1, 2, 8} {
-			s := newStand(t, shape{chunk: chunk, memory: 10 * chunk, window: window})
+			s := newHarness(t, shape{chunk: chunk, memory: 10 * chunk, window: window})
 			s.plain()
 			chunks := int(3 * ((100_000 + chunk - 1) / chunk))
 			if a := s.raw(from(0)); len(a.offsets) != 300 || s.logGets() != chunks {
@@ -48,7 +48,7 @@ func TestNoOverfetch(t *testing.T) {
 		"nothing":        {func(r *Request) { r.EndOffset = 10 }, 0},
 	} {
 		for _, isolation := range []Isolation{ReadCommitted, ReadUncommitted} {
-			s := newStand(t, shape{chunk: 20_000, window: 4})
+			s := newHarness(t, shape{chunk: 20_000, window: 4})
 			s.plain()
 			r := from(10)
 			r.Isolation = isolation
@@ -62,7 +62,7 @@ func TestNoOverfetch(t *testing.T) {
 
 // Hidden batches are free of MaxBytes, but not without bound, and then the answer shows progress.
 func TestHiddenScanIsBounded(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.freeScan = 10_000
 	s.topic("t", 0)
 	var log []byte
@@ -91,7 +91,7 @@ func TestHiddenScanIsBounded(t *testing.T) {
 // Many readers with memory for four chunks, batches that straddle chunks, and decode memory for a few batches:
 // everybody gets everything, in the end.
 func TestLittleMemory(t *testing.T) {
-	s := newStand(t, shape{chunk: 1 << 10, memory: 4 << 10, decode: 48 << 10})
+	s := newHarness(t, shape{chunk: 1 << 10, memory: 4 << 10, decode: 48 << 10})
 	s.topic("t", 0)
 	var log []byte
 	for o := int64(0); o < 60; o += 3 {
@@ -140,9 +140,9 @@ func TestLittleMemory(t *testing.T) {
 // TestStreamTimeout: an answer that is sent while it is read may wait for its next chunk as long as for the one before,
 // however long all of them take. Where one does not come in time, the stream breaks and says where to go on.
 func TestStreamTimeout(t *testing.T) {
-	for view, read := range map[string]func(*stand, *Request) *answer{"records": func(s *stand, r *Request) *answer { return s.records(r) }, "raw": (*stand).raw} {
+	for view, read := range map[string]func(*harness, *Request) *answer{"records": func(s *harness, r *Request) *answer { return s.records(r) }, "raw": (*harness).raw} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s := newHarness(t, shape{chunk: 10_000, window: -1})
 			s.plain()
 			var delay atomic.Int64
 			s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Duration(delay.Load())); return nil }
@@ -156,7 +156,7 @@ func TestStreamTimeout(t *testing.T) {
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
-			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s := newHarness(t, shape{chunk: 10_000, window: -1})
 			s.plain()
 			s.loadLog = func(id segment.UUID, off int64) error {
 				if id == idOf(2) && off == 20_000 {
@@ -178,7 +178,7 @@ func TestStreamTimeout(t *testing.T) {
 // TestStreamTimeoutWithinABatch: a batch of many chunks may take as long as they take, one after the other.
 func TestStreamTimeoutWithinABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, shape{chunk: 10_000, window: -1})
+		s := newHarness(t, shape{chunk: 10_000, window: -1})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 1, log: joined(one(0, 1000, 1000), one(1, 2000, 100_000))})
 		s.loadLog = func(segment.UUID, int64) error { time.Sleep(2 * time.Second); return nil }
@@ -193,7 +193,7 @@ func TestStreamTimeoutWithinABatch(t *testing.T) {
 func TestStreamWaitsOutRefusals(t *testing.T) {
 	for _, refusals := range []int{4, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStand(t, shape{chunk: 10_000, window: -1})
+			s := newHarness(t, shape{chunk: 10_000, window: -1})
 			s.plain()
 			left := refusals
 			refuse := func(id segment.UUID) error {
@@ -223,7 +223,7 @@ func TestStreamWaitsOutRefusals(t *testing.T) {
 	}
 	for _, held := range []time.Duration{10 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStand(t, shape{chunk: 64 << 10, decode: 1 << 20, window: -1})
+			s := newHarness(t, shape{chunk: 64 << 10, decode: 1 << 20, window: -1})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 19, log: joined(dense(0, 9, false), compressed(10, segment.Gzip, 200_000, 10), dense(11, 19, true))})
 			r := from(0)
@@ -248,7 +248,7 @@ func TestStreamWaitsOutRefusals(t *testing.T) {
 // Only the time spent waiting counts, and what is there by then is an answer.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, shape{chunk: 10_000, window: -1})
+		s := newHarness(t, shape{chunk: 10_000, window: -1})
 		s.plain()
 		var delay atomic.Int64
 		s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Duration(delay.Load())); return nil }
@@ -293,7 +293,7 @@ func TestTimeout(t *testing.T) {
 
 func TestCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, shape{chunk: 10_000})
+		s := newHarness(t, shape{chunk: 10_000})
 		s.plain()
 		s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Minute); return nil }
 		for _, c := range []struct {
@@ -327,7 +327,7 @@ func TestCanceled(t *testing.T) {
 // Memory that nobody gives back is a refusal, not a hang.
 func TestNoMemoryIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, shape{chunk: 10_000, decode: 1 << 20})
+		s := newHarness(t, shape{chunk: 10_000, decode: 1 << 20})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 9, log: dense(0, 9, true)})
 		if !s.decode.TryAcquire(1 << 20) {
@@ -347,7 +347,7 @@ func TestErrorsOfLoaders(t *testing.T) {
 		failure(Busy, nil, "queue full"): Busy, context.DeadlineExceeded: Unreachable, context.Canceled: Unreachable,
 		errors.New("odd"): Internal, failure(Unreachable, nil, "503"): Unreachable,
 	} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.plain()
 		s.loadLog = func(segment.UUID, int64) error { return cause }
 		e := wantKind(t, cause.Error(), s.records(from(42)), kind)
@@ -362,7 +362,7 @@ func TestAllocations(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("sync.Pool drops things under the race detector")
 	}
-	s := newStand(t, shape{chunk: 64 << 10, memory: 4 << 20})
+	s := newHarness(t, shape{chunk: 64 << 10, memory: 4 << 20})
 	s.plain()
 	r := committed(105)
 	r.EndOffset = 290

@@ -13,7 +13,7 @@ import (
 
 // A2: the first surviving batch lies above the segment's base offset.
 func TestA2FirstBatchAboveBase(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 99, log: dense(0, 95, false)})
 	s.add(stored{base: 100, end: 199, log: dense(105, 199, false), files: segment.Files{OffsetIndex: offsetIndex(100, 199, 0)}})
@@ -32,7 +32,7 @@ func TestA2FirstBatchAboveBase(t *testing.T) {
 
 // A3: a batch with zero records, whose header names a codec.
 func TestA3EmptyBatch(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	empty := batchOf{base: 10, last: 9, attrs: 2}.encode()
 	if len(empty) != 61 {
@@ -53,7 +53,7 @@ func TestA3EmptyBatch(t *testing.T) {
 
 // A4: a segment that holds only markers.
 func TestA4OnlyMarkers(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 100)
 	var log []byte
 	for o := int64(100); o < 105; o++ {
@@ -85,7 +85,7 @@ func TestA4OnlyMarkers(t *testing.T) {
 
 // A5: a start in the middle of a batch.
 func TestA5MiddleOfBatch(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	first, second, third := dense(0, 9, true), dense(10, 19, true), dense(20, 29, true)
 	s.add(stored{base: 0, end: 29, log: joined(first, second, third)})
@@ -107,7 +107,7 @@ func TestA5MiddleOfBatch(t *testing.T) {
 
 // A6: the last record's offset is lower than the batch's last offset.
 func TestA6RecordsMissingAtEnd(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 30)
 	thinned := batchOf{base: 30, last: 9}
 	for i := range 7 {
@@ -132,7 +132,7 @@ func TestA6RecordsMissingAtEnd(t *testing.T) {
 
 // A7: segments of exactly one batch.
 func TestA7OneBatchSegments(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	for o := int64(0); o < 3; o++ {
 		s.add(stored{base: o, end: o, log: one(o, 1000+o, 100)})
@@ -154,7 +154,7 @@ func TestA7OneBatchSegments(t *testing.T) {
 
 // E1: a batch larger than every limit, and larger than many chunks, comes whole and once.
 func TestE1OversizeBatch(t *testing.T) {
-	s := newStand(t, shape{chunk: 64 << 10, memory: 256 << 10, decode: 16 << 20})
+	s := newHarness(t, shape{chunk: 64 << 10, memory: 256 << 10, decode: 16 << 20})
 	s.topic("t", 100)
 	big := one(100, 1000, 3<<20)
 	s.add(stored{base: 100, end: 101, log: joined(big, one(101, 1001, 100))})
@@ -166,7 +166,7 @@ func TestE1OversizeBatch(t *testing.T) {
 	want(t, "records", s.records(r), []int64{100}, EndLimit, 101)
 	want(t, "both", s.records(from(100)), []int64{100, 101}, EndTier, 102)
 
-	small := newStand(t, shape{chunk: 64 << 10, memory: 256 << 10, decode: 1 << 20})
+	small := newHarness(t, shape{chunk: 64 << 10, memory: 256 << 10, decode: 1 << 20})
 	small.topic("t", 100)
 	small.add(stored{base: 100, end: 100, log: big})
 	if a := small.raw(from(100)); len(a.batches) != 1 || !bytes.Equal(a.batches[0], big) {
@@ -179,7 +179,7 @@ func TestE1OversizeBatch(t *testing.T) {
 
 // E9: the batch that does not fit any more is left out, never cut.
 func TestE9NoCutBatch(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.plain()
 	r := from(0)
 	r.MaxBytes = 2500
@@ -205,7 +205,7 @@ func TestG9LyingFields(t *testing.T) {
 		"offset negative":   func(b []byte) { binary.BigEndian.PutUint64(b, 1<<63) },
 	}
 	for name, lie := range lies {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		bad := dense(10, 19, false)
 		lie(bad)
@@ -225,7 +225,7 @@ func TestG9LyingFields(t *testing.T) {
 // G10: a wrong checksum is never served, whichever batch before it was; the leader epoch is outside of it.
 func TestG10BadChecksum(t *testing.T) {
 	for _, chunk := range []int64{4 << 10, 777, 1 << 20} {
-		s := newStand(t, shape{chunk: chunk})
+		s := newHarness(t, shape{chunk: chunk})
 		segs := s.plain()
 		log := s.logs[segs[0].ID].log
 		log[50*1000+500] ^= 1
@@ -236,7 +236,7 @@ func TestG10BadChecksum(t *testing.T) {
 			}
 		}
 		want(t, "behind it", s.records(from(51)), offsetsOf(51, 299), EndTier, 300)
-		s = newStand(t, shape{chunk: chunk})
+		s = newHarness(t, shape{chunk: chunk})
 		s.logs[s.plain()[0].ID].log[20*1000+15] = 9 // the leader epoch
 		r := from(20)
 		r.EndOffset = 22
@@ -255,7 +255,7 @@ func TestG10HiddenIsChecked(t *testing.T) {
 		"last delta":  func(b []byte) { b[26] = 1 },
 		"producer":    func(b []byte) { b[22] ^= 0x10; b[50] = 7 },
 	} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		b := dense(0, 9, false)
 		flip(b)
@@ -272,7 +272,7 @@ func TestG10HiddenIsChecked(t *testing.T) {
 // G12: a tail of zeros after the last offset is no data, and no damage; zeros instead of data are.
 func TestG12ZeroTail(t *testing.T) {
 	for _, zeros := range []int{1, 16, 17, 4096, 20_000} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 99, log: append(dense(0, 99, false), make([]byte, zeros)...)})
 		s.add(stored{base: 100, end: 199, log: dense(100, 199, false)})
@@ -283,7 +283,7 @@ func TestG12ZeroTail(t *testing.T) {
 			t.Errorf("raw, %d zeros: %v", zeros, a)
 		}
 
-		s = newStand(t, shape{})
+		s = newHarness(t, shape{})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 99, log: append(dense(0, 49, false), make([]byte, zeros)...)})
 		wantKind(t, "zeros instead of 50 to 99", s.records(from(0)), Damaged)
@@ -293,7 +293,7 @@ func TestG12ZeroTail(t *testing.T) {
 // A log that ends within a batch is damaged there.
 func TestTornBatch(t *testing.T) {
 	for _, left := range []int{1, 8, 16, 17, 40, 60, 61, 70} {
-		s := newStand(t, shape{chunk: 100})
+		s := newHarness(t, shape{chunk: 100})
 		s.topic("t", 0)
 		first := dense(0, 9, false)
 		s.add(stored{base: 0, end: 19, maxTime: 1, log: append(first, dense(10, 19, false)[:left]...)})
@@ -309,7 +309,7 @@ func TestTornBatch(t *testing.T) {
 
 // G13: batches come out byte for byte as stored, however many share an entry of the index.
 func TestG13BatchIdentity(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	var log []byte
 	for o := int64(0); o < 50; o++ {
@@ -328,7 +328,7 @@ func TestG13BatchIdentity(t *testing.T) {
 
 // Messages of magic 0 and 1 may open a segment that goes on with batches.
 func TestLegacyMessages(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 9, log: joined(legacy(0, 0, 0, "a"), legacy(1, 1, 1000, "b"), legacy(4, 1, 1000, "c"), dense(6, 9, false))})
 	want(t, "records", s.records(from(0)), []int64{0, 1, 4, 6, 7, 8, 9}, EndTier, 10)

@@ -12,8 +12,8 @@ import (
 )
 
 // indexed is one segment of a hundred batches of 1,000 bytes with the given files.
-func indexed(t *testing.T, files segment.Files) *stand {
-	s := newStand(t, shape{})
+func indexed(t *testing.T, files segment.Files) *harness {
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	var log []byte
 	for o := int64(0); o < 100; o++ {
@@ -110,7 +110,7 @@ func TestF3ZeroTailIndex(t *testing.T) {
 func TestF4WideSegment(t *testing.T) {
 	far := int64(math.MaxInt32) + 1
 	wide := batchOf{base: 20, last: math.MaxInt32 - 20, records: []rec{{time: 1}}}.encode()
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	index := append(offsetIndex(0, 9, 0), 0x80, 0, 0, 0, 0, 0, 0, 1)
 	s.add(stored{base: 0, end: far + 9, log: joined(dense(0, 9, false), wide, dense(far, far+9, false)), files: segment.Files{OffsetIndex: index}})
@@ -123,7 +123,7 @@ func TestF4WideSegment(t *testing.T) {
 // F6: ranges of a segment file end where they should, whatever the chunk length.
 func TestF6FileRanges(t *testing.T) {
 	for _, chunk := range []int64{1000, 10_001, 10_000, 4096} {
-		s := newStand(t, shape{chunk: chunk})
+		s := newHarness(t, shape{chunk: chunk})
 		s.topic("t", 0)
 		log := one(0, 1000, 10_001)
 		if len(log) != 10_001 {
@@ -148,7 +148,7 @@ func TestF6FileRanges(t *testing.T) {
 func TestF7StraddledHeader(t *testing.T) {
 	const chunk = 256
 	for cut := 0; cut <= segment.HeaderSize+30; cut++ {
-		s := newStand(t, shape{chunk: chunk, memory: 4 * chunk})
+		s := newHarness(t, shape{chunk: chunk, memory: 4 * chunk})
 		s.topic("t", 0)
 		log := joined(one(0, 1000, chunk-cut), dense(1, 9, false), one(10, 1000, 100), one(11, 1000, 900), one(12, 1001, 100))
 		s.add(stored{base: 0, end: 12, log: log})

@@ -18,14 +18,14 @@ import (
 
 // C11: a look-up that can't be made is an error that a client repeats, never "offset 0" and never "no such offset".
 func TestC11FailedLookup(t *testing.T) {
-	ask := func(s *stand, ts int64) error {
+	ask := func(s *harness, ts int64) error {
 		found, err := s.OffsetForTime(t.Context(), "t", segment.UUID{}, 0, ts, ReadUncommitted, 0)
 		if err == nil {
 			t.Errorf("time %d: %+v without an error", ts, found)
 		}
 		return err
 	}
-	loading := newStand(t, shape{})
+	loading := newHarness(t, shape{})
 	loading.ready = errors.New("3 of 5 partitions loaded")
 	if err := ask(loading, 0); kindOf(err) != NotReady {
 		t.Errorf("an empty tier that still loads: %v", err)
@@ -35,7 +35,7 @@ func TestC11FailedLookup(t *testing.T) {
 		r.Start = start
 		wantKind(t, fmt.Sprint("start ", start), loading.records(r), NotReady)
 	}
-	down := newStand(t, shape{})
+	down := newHarness(t, shape{})
 	down.plain()
 	down.loadLog = func(segment.UUID, int64) error { return failure(Unreachable, nil, "503") }
 	if err := ask(down, plainTime+250); kindOf(err) != Unreachable {
@@ -50,7 +50,7 @@ func TestC11FailedLookup(t *testing.T) {
 // D5: retention has cut the epochs below the start off the lineage; every offset from the start on is still served, out
 // of a segment that names the epochs before as well.
 func TestD5PrunedLineage(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 150)
 	part := tier.PartitionID{Topic: testTopic}
 	s.apply(tier.LineageChanged{Partition: part, Epochs: []segment.EpochStart{{Epoch: 2, StartOffset: 150}}})
@@ -69,7 +69,7 @@ func TestD5PrunedLineage(t *testing.T) {
 
 // D7: leaders that wrote nothing are in the lineage and not in the segment; the segment is served all the same.
 func TestD7EpochsWithoutRecords(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.apply(tier.LineageChanged{Partition: tier.PartitionID{Topic: testTopic},
 		Epochs: []segment.EpochStart{{Epoch: 0, StartOffset: 0}, {Epoch: 1, StartOffset: 50}, {Epoch: 2, StartOffset: 50}, {Epoch: 3, StartOffset: 50}}})
@@ -105,11 +105,11 @@ func TestF5LastBatchOfTheLargestSegment(t *testing.T) {
 	}
 	for _, chunk := range []int64{4 << 10, 64 << 10, 1000} {
 		l.furthest.Store(0)
-		s := newStand(t, shape{chunk: chunk})
+		s := newHarness(t, shape{chunk: chunk})
 		s.cfg.Logs = func(*tier.Segment) (cache.Source, int64) { return l, chunk }
 		s.topic("t", 0)
 		part := tier.PartitionID{Topic: testTopic}
-		s.logs[idOf(1)] = &storedLog{stand: s, id: idOf(1), files: segment.Files{OffsetIndex: offsetIndex(0, 1000, position)}}
+		s.logs[idOf(1)] = &storedLog{harness: s, id: idOf(1), files: segment.Files{OffsetIndex: offsetIndex(0, 1000, position)}}
 		s.apply(tier.SegmentLoaded{Segment: tier.Segment{ID: idOf(1), Partition: part, Topic: "t", EndOffset: 1000, MaxTimestamp: 1000, EventTime: 1,
 			Epochs: []segment.EpochStart{{}}, Size: size, State: tier.CopyFinished, TxnIndexEmpty: true}})
 		r := from(1000)
@@ -126,7 +126,7 @@ func TestF5LastBatchOfTheLargestSegment(t *testing.T) {
 
 // H4: while segments are deleted below an offset and added above it, a read of the offset is never out of range.
 func TestH4BoundariesMove(t *testing.T) {
-	s := newStand(t, shape{chunk: 16 << 10, memory: 1 << 20})
+	s := newHarness(t, shape{chunk: 16 << 10, memory: 1 << 20})
 	segs := s.plain()
 	part := segs[0].Partition
 	start := func(offset int64) tier.Change {
@@ -175,7 +175,7 @@ func TestH4BoundariesMove(t *testing.T) {
 // reads nothing.
 func TestI11LeavingEarly(t *testing.T) {
 	for _, view := range []string{"raw", "records"} {
-		s := newStand(t, shape{chunk: 1000, window: 3})
+		s := newHarness(t, shape{chunk: 1000, window: 3})
 		s.plain()
 		st, err := s.Open(t.Context(), from(0))
 		if err != nil {
@@ -202,10 +202,10 @@ func TestI11LeavingEarly(t *testing.T) {
 	}
 }
 
-// I12: a thousand reads that end in damage leave no goroutine, no slab and no decode memory behind; the stand checks
+// I12: a thousand reads that end in damage leave no goroutine, no slab and no decode memory behind; the harness checks
 // the last two.
 func TestI12DamagedReadsLeakNothing(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	segs := s.plain()
 	s.logs[segs[0].ID].log[100] ^= 1
 	s.records(from(0))
@@ -227,14 +227,14 @@ func TestI12DamagedReadsLeakNothing(t *testing.T) {
 // J21: 20,000 segments cost no index at the start, and a read costs those of the segments it reads.
 func TestJ21IndexesAreLoadedWhenRead(t *testing.T) {
 	const segments = 20_000
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	part := tier.PartitionID{Topic: testTopic}
 	changes := make([]tier.Change, segments)
 	log := dense(0, 9, false)
 	for i := range changes {
 		base := int64(i) * 10
-		s.logs[idOf(i+1)] = &storedLog{stand: s, id: idOf(i + 1), files: segment.Files{Decided: true}}
+		s.logs[idOf(i+1)] = &storedLog{harness: s, id: idOf(i + 1), files: segment.Files{Decided: true}}
 		changes[i] = tier.SegmentLoaded{Segment: tier.Segment{ID: idOf(i + 1), Partition: part, Topic: "t", BaseOffset: base, EndOffset: base + 9, MaxTimestamp: 10_000, EventTime: 1,
 			Epochs: []segment.EpochStart{{StartOffset: base}}, Size: int64(len(log)), State: tier.CopyFinished, TxnIndexEmpty: true}}
 	}

@@ -13,7 +13,7 @@ import (
 
 // D2: overlapping segments after a leader change give each offset once.
 func TestD2Overlap(t *testing.T) {
-	s := newStand(t, shape{chunk: 512})
+	s := newHarness(t, shape{chunk: 512})
 	s.topic("t", 0)
 	s.apply(tier.LineageChanged{Partition: tier.PartitionID{Topic: testTopic},
 		Epochs: []segment.EpochStart{{Epoch: 5, StartOffset: 0}, {Epoch: 7, StartOffset: 15}, {Epoch: 9, StartOffset: 100}}})
@@ -61,7 +61,7 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 	for _, how := range []string{"metadata first", "bytes first"} {
 		for _, view := range []string{"raw", "records"} {
 			t.Run(how+" "+view, func(t *testing.T) {
-				s := newStand(t, shape{chunk: 4 << 10, window: -1})
+				s := newHarness(t, shape{chunk: 4 << 10, window: -1})
 				segs := s.plain()
 				st, err := s.Open(context.Background(), from(0))
 				if err != nil {
@@ -113,7 +113,7 @@ func TestH3DeletedWhileStreaming(t *testing.T) {
 
 // H3: an answer that has all of its range is complete, whatever is deleted meanwhile.
 func TestH3CompleteBeforeDelete(t *testing.T) {
-	s := newStand(t, shape{chunk: 100_000})
+	s := newHarness(t, shape{chunk: 100_000})
 	segs := s.plain()
 	r := from(90)
 	r.EndOffset = 100
@@ -136,7 +136,7 @@ func TestH3CompleteBeforeDelete(t *testing.T) {
 
 // A segment that is replaced by another of the same offsets while it is read: the answer goes on in the other.
 func TestReplacedWhileStreaming(t *testing.T) {
-	s := newStand(t, shape{chunk: 4 << 10, window: -1})
+	s := newHarness(t, shape{chunk: 4 << 10, window: -1})
 	s.topic("t", 0)
 	var log []byte
 	for o := int64(0); o < 50; o++ {
@@ -165,7 +165,7 @@ func TestReplacedWhileStreaming(t *testing.T) {
 
 // Bytes that are missing although the metadata says that they are there.
 func TestMissingObject(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	segs := s.plain()
 	s.loadLog = func(segment.UUID, int64) error {
 		return &Error{Kind: Missing, Detail: "404", Segment: segs[1].ID, Position: -1, NextOffset: -1}
@@ -186,7 +186,7 @@ func TestMissingObject(t *testing.T) {
 
 // H5: the tier's start lies within a segment and a batch.
 func TestH5StartWithinBatch(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 15)
 	s.add(stored{base: 0, end: 29, log: joined(dense(0, 9, false), dense(10, 19, false), dense(20, 29, false)),
 		files: segment.Files{OffsetIndex: offsetIndex(0, 19, int64(len(dense(0, 9, false))))}})
@@ -213,7 +213,7 @@ func TestH5StartWithinBatch(t *testing.T) {
 
 // H6: out of range is said only when it is certain, and data is never skipped silently.
 func TestH6OutOfRangeIsCertain(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.plain()
 	s.ready = errors.New("3 of 5 partitions loaded")
 	if e := wantKind(t, "while loading", s.records(from(1000)), NotReady); e.RetryAfter <= 0 {
@@ -231,7 +231,7 @@ func TestH6OutOfRangeIsCertain(t *testing.T) {
 	s.refresh = func() error { s.add(stored{base: 300, end: 309, log: dense(300, 309, false)}); return nil }
 	want(t, "the refresh brings it", s.records(from(305)), offsetsOf(305, 309), EndTier, 310)
 
-	gap := newStand(t, shape{})
+	gap := newHarness(t, shape{})
 	gap.topic("t", 0)
 	gap.add(stored{base: 0, end: 9, log: dense(0, 9, false)})
 	gap.add(stored{base: 20, end: 29, log: dense(20, 29, false)})
@@ -246,7 +246,7 @@ func TestH6OutOfRangeIsCertain(t *testing.T) {
 
 // H7: everything was deleted.
 func TestH7Empty(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 300)
 	want(t, "at the start", s.records(from(300)), nil, EndTier, 300)
 	wantKind(t, "below", s.records(from(299)), OutOfRange)
@@ -262,7 +262,7 @@ func TestH7Empty(t *testing.T) {
 }
 
 func TestStarts(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.plain()
 	r := from(0)
 	r.Start = FromLatest
@@ -312,7 +312,7 @@ func uncertain(partition int32, reason error) tier.Change {
 
 // What the view does not vouch for is not answered.
 func TestBoundsThatAreNotKnown(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.plain()
 	unknown := errors.New("nobody has told")
 	s.apply(uncertain(0, unknown))

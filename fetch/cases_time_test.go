@@ -7,7 +7,7 @@ import (
 	"coldtap/segment"
 )
 
-func (s *stand) at(ts int64, isolation Isolation) TimedOffset {
+func (s *harness) at(ts int64, isolation Isolation) TimedOffset {
 	s.tb.Helper()
 	got, err := s.OffsetForTime(s.tb.Context(), "t", segment.UUID{}, 0, ts, isolation, 0)
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *stand) at(ts int64, isolation Isolation) TimedOffset {
 // C4: timestamps out of order within and across segments.
 func TestC4UnorderedTimes(t *testing.T) {
 	for _, perBatch := range []int{1, 2, 9} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		for _, seg := range [][]int64{{100, 900, 200, 300, 950, 400}, {250, 960, 970}} {
 			base := int64(0)
@@ -46,7 +46,7 @@ func TestC4UnorderedTimes(t *testing.T) {
 
 // C6: a time beyond every record's costs no read at all.
 func TestC6TimeBeyondEnd(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	for i := range int64(500) {
 		s.add(stored{base: i, end: i, log: one(i, 1000+i, 100)})
@@ -64,7 +64,7 @@ func TestC6TimeBeyondEnd(t *testing.T) {
 
 // C9: a look-up by time reads a few chunks of the segment, not the segment.
 func TestC9FewReads(t *testing.T) {
-	s := newStand(t, shape{chunk: 1 << 10})
+	s := newHarness(t, shape{chunk: 1 << 10})
 	s.plain()
 	for _, offset := range []int64{100, 150, 199} {
 		before := s.logGets()
@@ -79,7 +79,7 @@ func TestC9FewReads(t *testing.T) {
 
 // C10: records without a timestamp match no time.
 func TestC10NoTimestamps(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 1, maxTime: 5, log: joined(legacy(0, 0, 0, "a"), legacy(1, 0, 0, "b"))})
 	for _, ts := range []int64{-1, 0, 1} {
@@ -92,7 +92,7 @@ func TestC10NoTimestamps(t *testing.T) {
 // A segment whose metadata promises a later timestamp than it holds is no dead end, markers and aborted records never
 // count, and a time index that leads too far costs only time.
 func TestTimeGoesOn(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	abort := segment.AbortedTxn{ProducerID: 7, FirstOffset: 10, LastOffset: 12, LastStableOffset: 13}
 	decided := segment.Files{Decided: true, Aborted: []segment.AbortedTxn{abort}}
@@ -114,7 +114,7 @@ func TestTimeGoesOn(t *testing.T) {
 // ended.
 func TestEndTimestamp(t *testing.T) {
 	for _, chunk := range []int64{70, 4 << 10} {
-		s := newStand(t, shape{chunk: chunk})
+		s := newHarness(t, shape{chunk: chunk})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 29, log: joined(dense(0, 9, true), dense(10, 19, false), dense(20, 29, false))})
 		for _, c := range []struct {

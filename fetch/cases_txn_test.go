@@ -34,11 +34,11 @@ func snapshotOf(pairs ...int64) []byte {
 }
 
 // bothWays runs a case on segments that carry their complete lists, and on segments that have only what brokers upload.
-func bothWays(t *testing.T, list []segment.AbortedTxn, segments []stored, check func(t *testing.T, s *stand)) {
+func bothWays(t *testing.T, list []segment.AbortedTxn, segments []stored, check func(t *testing.T, s *harness)) {
 	for _, decided := range []bool{true, false} {
 		name := map[bool]string{true: "decided", false: "walked"}[decided]
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, shape{})
+			s := newHarness(t, shape{})
 			s.topic("t", 0)
 			for _, x := range segments {
 				if decided {
@@ -62,7 +62,7 @@ func TestB4UnsortedAborts(t *testing.T) {
 	again := s0
 	again.n = 2
 	s1 := stored{n: 3, base: 6, end: 9, log: log1, files: segment.Files{TxnIndex: aborts(second), Snapshot: snapshotOf()}}
-	bothWays(t, []segment.AbortedTxn{second, first, second, first}, []stored{s0, again, s1}, func(t *testing.T, s *stand) {
+	bothWays(t, []segment.AbortedTxn{second, first, second, first}, []stored{s0, again, s1}, func(t *testing.T, s *harness) {
 		want(t, "records", s.records(committed(0)), []int64{3, 4, 9}, EndTier, 10)
 		if a := s.raw(committed(0)); len(a.batches) != 2 || a.next != 10 {
 			t.Errorf("raw: %v", a)
@@ -74,7 +74,7 @@ func TestB4UnsortedAborts(t *testing.T) {
 
 // B5: no transaction index is no aborts; one that is lost or damaged refuses read_committed, and only that.
 func TestB5MissingTxnIndex(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: segment.Files{Snapshot: snapshotOf()}})
 	want(t, "none", s.records(committed(0)), offsetsOf(0, 9), EndTier, 10)
@@ -84,7 +84,7 @@ func TestB5MissingTxnIndex(t *testing.T) {
 		"gone": {TxnDamaged: true, TxnMissing: "the.indexes"},
 		"torn": {TxnIndex: append([]byte{9}, make([]byte, 33)...), Snapshot: snapshotOf()},
 	} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		seg := s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: files})
 		for _, a := range []*answer{s.records(committed(0)), s.raw(committed(0))} {
@@ -103,7 +103,7 @@ func TestB5MissingTxnIndex(t *testing.T) {
 // B6: the data is there and the transaction index of a later segment, which holds the marker, can't be read: nothing is
 // served until it can.
 func TestB6IndexUnavailable(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	abort := segment.AbortedTxn{ProducerID: 7, FirstOffset: 5, LastOffset: 25, LastStableOffset: 26}
 	s.add(stored{base: 0, end: 9, log: joined(dense(0, 4, false), txn(7, 5, 9)), files: segment.Files{Snapshot: snapshotOf(7, 5)}})
@@ -139,15 +139,15 @@ func TestB8RangesOfSegment(t *testing.T) {
 		{base: 2, end: 7, log: joined(txn(1, 2, 2), dense(3, 3, false), txn(2, 4, 4), marker(5, 1, 0, 1), marker(6, 2, 0, 1), dense(7, 7, false)),
 			files: segment.Files{TxnIndex: aborts(list...), Snapshot: snapshotOf()}},
 	}
-	bothWays(t, list, segments, func(t *testing.T, s *stand) {
+	bothWays(t, list, segments, func(t *testing.T, s *harness) {
 		want(t, "from 2", s.records(committed(2)), []int64{3, 7}, EndTier, 8)
 		want(t, "from 0", s.records(committed(0)), []int64{0, 1, 3, 7}, EndTier, 8)
 	})
 }
 
 // openEnd has an undecided transaction of producer 9 from 280 on.
-func openEnd(t *testing.T) *stand {
-	s := newStand(t, shape{})
+func openEnd(t *testing.T) *harness {
+	s := newHarness(t, shape{})
 	s.topic("t", 200)
 	s.add(stored{base: 200, end: 299, log: joined(dense(200, 279, false), txn(9, 280, 284), dense(285, 299, false)),
 		files: segment.Files{Snapshot: snapshotOf(9, 280)}})
@@ -176,7 +176,7 @@ func TestB9Undecided(t *testing.T) {
 // A snapshot that is missing or damaged proves nothing.
 func TestB9NoProof(t *testing.T) {
 	for name, snapshot := range map[string][]byte{"missing": nil, "damaged": {1, 2, 3}} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: segment.Files{Snapshot: snapshotOf()}})
 		s.add(stored{base: 10, end: 19, log: dense(10, 19, false), files: segment.Files{Snapshot: snapshot}})
@@ -187,7 +187,7 @@ func TestB9NoProof(t *testing.T) {
 // B10: a reader of segments without transactions reads no index but those of the segments it reads, and a search for a
 // marker passes over segments that have none.
 func TestB10IndexReads(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	const n = 200
 	for i := range int64(n) {
@@ -247,7 +247,7 @@ func TestWalkOfSample(t *testing.T) {
 		for i := range sample.segments {
 			sample.segments[i].files.Decided, sample.segments[i].files.Aborted = false, nil
 		}
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.addAll(sample)
 		all := sample.expected(t, dir, "read_committed")
 		a := s.records(committed(0))
@@ -275,8 +275,8 @@ func TestWalkOfSample(t *testing.T) {
 // before its checksum (it follows on the batch before) or only after it (it is the first one read).
 func TestUndecidedBatchOfOneRecord(t *testing.T) {
 	for _, from := range []int64{20, 24, 25} {
-		for view, read := range map[string]func(*stand, *Request) *answer{
-			"raw": (*stand).raw, "records": func(s *stand, r *Request) *answer { return s.records(r) }} {
+		for view, read := range map[string]func(*harness, *Request) *answer{
+			"raw": (*harness).raw, "records": func(s *harness, r *Request) *answer { return s.records(r) }} {
 			a := read(planned(t), committed(from))
 			if want(t, view, a, offsetsOf(from, 24), EndUndecided, 25); a.decided != 25 {
 				t.Errorf("%s from %d: decided up to %d", view, from, a.decided)
@@ -287,7 +287,7 @@ func TestUndecidedBatchOfOneRecord(t *testing.T) {
 
 // Of a producer's aborted transactions that overlap, the one that ends last decides, not the one that begins last.
 func TestOverlappingAbortedTransactions(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	log := joined(txn(7, 0, 9), txn(7, 10, 19), txn(7, 20, 29), marker(30, 7, 0, 1), txn(7, 31, 39), marker(40, 7, 1, 1))
 	s.add(stored{base: 0, end: 40, log: log, files: segment.Files{Decided: true, Aborted: []segment.AbortedTxn{

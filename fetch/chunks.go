@@ -31,9 +31,9 @@ type chunks struct {
 	}
 }
 
-// begin goes to a segment, from a position on. Read-ahead that has reached it goes on.
-func (c *chunks) begin(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
-	continues, err := c.plan.begin(seg, pos, until)
+// startAt goes to a segment, from a position on. Read-ahead that has reached it goes on.
+func (c *chunks) startAt(seg *tier.Segment, snap *tier.Snapshot, pos, until int64) error {
+	continues, err := c.plan.startAt(seg, pos, until)
 	if !continues {
 		c.endSession()
 	}
@@ -66,7 +66,7 @@ func (c *chunks) Chunk(ctx context.Context, number int64, holding bool) (*cache.
 		c.snap = snap
 	}
 	if number < c.plan.spans[0].First { // an index led too far
-		if err := c.begin(seg, c.snap, number*c.plan.spans[0].Chunk, c.plan.until); err != nil {
+		if err := c.startAt(seg, c.snap, number*c.plan.spans[0].Chunk, c.plan.until); err != nil {
 			return nil, err
 		}
 	}

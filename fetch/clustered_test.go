@@ -12,11 +12,11 @@ import (
 	"coldtap/tier"
 )
 
-// newClusterStand is a stand over the frozen cluster of clusterfixture: metadata as its brokers wrote them, logs as
+// newClusterHarness is a harness over the frozen cluster of clusterfixture: metadata as its brokers wrote them, logs as
 // they lie in its store.
-func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) {
+func newClusterHarness(tb testing.TB, sh shape) (*harness, *clusterfixture.Fixture) {
 	tb.Helper()
-	s, f := newStand(tb, sh), clusterfixture.Load(tb)
+	s, f := newHarness(tb, sh), clusterfixture.Load(tb)
 	if rejected := replaycluster.Apply(tb, f, s.tier); len(rejected) > 0 {
 		tb.Fatalf("rejected: %+v", rejected)
 	}
@@ -33,7 +33,7 @@ func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) 
 			file := func(suffix string) []byte {
 				return f.Objects[fmt.Sprintf("%s-%s/%020d-%s%s", p.Name(), id.Topic, seg.BaseOffset, seg.ID, suffix)]
 			}
-			s.logs[seg.ID] = &storedLog{stand: s, id: seg.ID, log: file(".log"), files: segment.Files{
+			s.logs[seg.ID] = &storedLog{harness: s, id: seg.ID, log: file(".log"), files: segment.Files{
 				OffsetIndex: file(".index"), TimeIndex: file(".timeindex"), TxnIndex: file(".txnindex"), Snapshot: file(".snapshot")}}
 		}
 	}
@@ -41,7 +41,7 @@ func newClusterStand(tb testing.TB, sh shape) (*stand, *clusterfixture.Fixture) 
 }
 
 // readable lists a partition's readable segments, by offset; none for a partition without metadata.
-func (s *stand) readable(id tier.PartitionID) []*tier.Segment {
+func (s *harness) readable(id tier.PartitionID) []*tier.Segment {
 	if p, ok := s.tier.Snapshot().Partition(id); ok {
 		return p.Segments(false)
 	}
@@ -57,7 +57,7 @@ type stretch struct {
 }
 
 // stretch reads without looking into what comes.
-func (s *stand) stretch(r *Request) (a stretch) {
+func (s *harness) stretch(r *Request) (a stretch) {
 	st, err := s.Open(s.tb.Context(), r)
 	if err != nil {
 		return stretch{err: err}

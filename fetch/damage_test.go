@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// repaired gives a stand over plain segments whose log is damaged in transit: reads of segment 1 flip a bit at position
-// at, the first times times.
-func repaired(t *testing.T, sh shape, at int64, times int) (*stand, func(times int)) {
-	s := newStand(t, sh)
+// repaired gives a harness over plain segments whose log is damaged in transit: reads of segment 1 flip a bit at
+// position at, the first times times.
+func repaired(t *testing.T, sh shape, at int64, times int) (*harness, func(times int)) {
+	s := newHarness(t, sh)
 	segs := s.plain()
 	s.logs[segs[0].ID].spoil = func(off int64, chunk []byte) {
 		if in := at - off; in >= 0 && in < int64(len(chunk)) && times > 0 {
@@ -31,7 +31,9 @@ func repaired(t *testing.T, sh shape, at int64, times int) (*stand, func(times i
 	}
 }
 
-func (s *stand) refetches(result int) float64 { return testutil.ToFloat64(s.metrics.refetches[result]) }
+func (s *harness) refetches(result int) float64 {
+	return testutil.ToFloat64(s.metrics.refetches[result])
+}
 
 // Damage that is not in the store heals within the request, at the cost of one GET for each chunk that the batch lies
 // in; what is damaged there as well is an error, and once the object is repaired the next request gets the truth.
@@ -52,15 +54,15 @@ func TestDamageIsReadOnceMore(t *testing.T) {
 		{"a header across two chunks", 50_005, 50_010, 2, 51},
 		{"over many chunks, assembled", 50_500, 300, 4, 51},
 	} {
-		views := map[string]func(*stand, *Request) *answer{
-			"raw":     func(s *stand, r *Request) *answer { return s.raw(r) },
-			"records": func(s *stand, r *Request) *answer { return s.records(r) },
+		views := map[string]func(*harness, *Request) *answer{
+			"raw":     func(s *harness, r *Request) *answer { return s.raw(r) },
+			"records": func(s *harness, r *Request) *answer { return s.records(r) },
 		}
 		for view, read := range views {
 			t.Run(c.name+", "+view, func(t *testing.T) {
 				sh := shape{chunk: c.chunk, memory: 1 << 20, window: -1}
 				s, _ := repaired(t, sh, c.at, 1)
-				healthy := newStand(t, sh)
+				healthy := newHarness(t, sh)
 				healthy.plain()
 				r := from(45)
 				r.EndOffset = 60
@@ -130,7 +132,7 @@ func TestDamageHerd(t *testing.T) {
 
 // A header whose damage claims more offsets than the batch has must not leave a trace in what is hidden afterwards.
 func TestDamageLeavesNoAbortedTransaction(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	log := joined(txn(7, 0, 9), marker(10, 7, 1, 1), txn(7, 11, 19), marker(20, 7, 0, 1))
 	seg := s.add(stored{base: 0, end: 20, log: log, files: segment.Files{Decided: true,
@@ -149,7 +151,7 @@ func TestDamageLeavesNoAbortedTransaction(t *testing.T) {
 
 // Records that cannot be decoded although the checksum is right are as they were written: nobody reads them again.
 func TestUndecodableIsNotReadAgain(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	b := dense(0, 9, true)
 	b[len(b)-12] ^= 0xff

@@ -29,7 +29,7 @@ const (
 	Missing        // bytes are not there although the metadata says so
 	Busy           // reader queue full, or a memory bound reached
 	NotReady       // metadata still loading, a needed refresh failed, or the brokers do not tell where the log ends
-	Refused        // the store does not let itself be read, and somebody has to mend that
+	Refused        // the store does not let itself be read, until an operator mends that
 	Unreachable    // store down, throttling, or too slow for a flight's own deadline
 	TimedOut       // Request.Timeout was used up and nothing had been handed out
 	Canceled       // the caller went away
@@ -96,7 +96,7 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// mendable is an error of a store that may say what somebody has to do before it can go away; "" = it may by itself.
+// mendable is an error of a store that may say what an operator has to do before it can go away; "": it may by itself.
 type mendable interface {
 	error
 	Remedy() string

@@ -24,6 +24,15 @@ type File struct {
 	timeout time.Duration // of a wait
 }
 
+// smallFiles gives the small files by the names that listings show.
+var smallFiles = map[string]func(*segment.Files) []byte{
+	fileOffsets:  func(x *segment.Files) []byte { return x.OffsetIndex },
+	fileTimes:    func(x *segment.Files) []byte { return x.TimeIndex },
+	fileTxns:     func(x *segment.Files) []byte { return x.TxnIndex },
+	fileSnapshot: func(x *segment.Files) []byte { return x.Snapshot },
+	fileEpochs:   func(x *segment.Files) []byte { return x.LeaderEpochs },
+}
+
 // OpenFile finds a readable segment, by its id or by its base offset in decimal, and one of its files: log, index,
 // timeindex, txnindex, snapshot or leader-epoch-checkpoint. It reads nothing for the log. timeout bounds how long this
 // call, and each call of FileStream.Next, waits for pool, store and memory; 0 = no limit. Errors are *Error.
@@ -37,11 +46,12 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 		return nil, failure(SegmentUnknown, nil, "partition %d of topic %q has no readable segment %q", partition, t.Name, seg)
 	}
 	f := &File{svc: s, seg: found, name: file, size: found.Size, timeout: timeout}
-	if file == fileLog {
-		return f, nil
-	}
+	small, ok := smallFiles[file]
 	unknown := failure(SegmentUnknown, nil, "segment %s has no file %q", found.ID, file)
-	if !slices.Contains([]string{fileOffsets, fileTimes, fileTxns, fileSnapshot, fileEpochs}, file) {
+	switch {
+	case file == fileLog:
+		return f, nil
+	case !ok:
 		return nil, unknown
 	}
 	var w waiter
@@ -51,18 +61,7 @@ func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, p
 	if err := w.done(wait, nil, err); err != nil {
 		return nil, f.explain(ctx, &w, err)
 	}
-	switch file {
-	case fileOffsets:
-		f.raw = entry.Files.OffsetIndex
-	case fileTimes:
-		f.raw = entry.Files.TimeIndex
-	case fileTxns:
-		f.raw = entry.Files.TxnIndex
-	case fileSnapshot:
-		f.raw = entry.Files.Snapshot
-	case fileEpochs:
-		f.raw = entry.Files.LeaderEpochs
-	}
+	f.raw = small(entry.Files)
 	if f.raw == nil {
 		if file == fileTxns && entry.TxnErr != nil {
 			return nil, txnFault(entry.TxnErr, found)
@@ -220,7 +219,7 @@ func (fs *FileStream) openLog(ctx context.Context) error {
 	}
 	fs.placed = true
 	fs.scan.SeekPosition(log, fs.pos)
-	return fs.chunks.begin(seg, nil, fs.scan.Position(), fs.to)
+	return fs.chunks.startAt(seg, nil, fs.scan.Position(), fs.to)
 }
 
 // checkBatch checks the next batch, which is owed then.
@@ -239,8 +238,8 @@ func (fs *FileStream) checkBatch(ctx context.Context) error {
 	return err
 }
 
-// handOut makes the run what lies in one place, from pos on: of the batch that is owed and, where it ends in a chunk, of
-// as many whole batches behind it as the range takes. Behind the last batch of the log it is all of the chunk.
+// handOut makes the run what lies in one place, from pos on: of the batch that is owed and, where it ends in a chunk,
+// of as many whole batches behind it as the range takes. Behind the last batch of the log it is all of the chunk.
 func (fs *FileStream) handOut(ctx context.Context, run *Run) error {
 	s := &fs.scan
 	piece, err := s.Piece(ctx, fs.pos)

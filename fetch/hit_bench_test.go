@@ -8,8 +8,8 @@ import (
 )
 
 // hot is 32 MiB of batches of 16 KiB in memory, in chunks of 4 MiB.
-func hot(b *testing.B) (*stand, *Request) {
-	s := newStand(b, shape{chunk: 4 << 20, memory: 128 << 20})
+func hot(b *testing.B) (*harness, *Request) {
+	s := newHarness(b, shape{chunk: 4 << 20, memory: 128 << 20})
 	s.topic("t", 0)
 	var log []byte
 	offset := int64(0)

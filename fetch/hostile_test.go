@@ -23,7 +23,7 @@ func tell(rec *segment.Record) string {
 
 func learn(t testing.TB, dir string) *truth {
 	x := &truth{tiered: closed(t, dir), records: map[Isolation]map[int64]string{}, times: map[int64]int64{}}
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.addAll(x.tiered)
 	for _, isolation := range []Isolation{ReadCommitted, ReadUncommitted} {
 		all := map[int64]string{}
@@ -126,7 +126,7 @@ func headerByte(x *truth, base int64, rng *rand.Rand) int {
 // read reads a range of a damaged partition, and goes on behind what is damaged. Every record must be the true one,
 // none may be left out silently.
 func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Rand) {
-	s := newStand(t, shape{chunk: 1 << (8 + rng.IntN(6)), memory: 1 << 20, decode: 1 << 20})
+	s := newHarness(t, shape{chunk: 1 << (8 + rng.IntN(6)), memory: 1 << 20, decode: 1 << 20})
 	s.addAll(tiered{segments: segments})
 	r := from(rng.Int64N(x.end))
 	r.Isolation = Isolation(rng.IntN(2))
@@ -145,7 +145,7 @@ func (x *truth) read(t *testing.T, segments []stored, forged bool, rng *rand.Ran
 }
 
 // readOnce is one answer of read. When it is damage, r is set to what is behind it, for another.
-func (x *truth) readOnce(t *testing.T, s *stand, r *Request, forged bool) (again bool) {
+func (x *truth) readOnce(t *testing.T, s *harness, r *Request, forged bool) (again bool) {
 	var got map[int64]string
 	a := s.records(r, func(rec *segment.Record) {
 		if got == nil {

@@ -9,9 +9,9 @@ import (
 	"coldtap/tier"
 )
 
-// liveSource is a stand's source that follows a cluster.
+// liveSource is a harness's source that follows a cluster.
 type liveSource struct {
-	*standSource
+	*harnessSource
 	recent  bool
 	include func(name string) error
 }
@@ -24,11 +24,11 @@ func (s *liveSource) Include(_ context.Context, name string, _ segment.UUID) err
 // TestBeyondTheTierBrokersAreAskedOnDoubtOnly: whoever is sent to the brokers needs no newer answer than one of just
 // now; that an offset is out of range does.
 func TestBeyondTheTierBrokersAreAskedOnDoubtOnly(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	id := tier.PartitionID{Topic: testTopic}
 	s.apply(tier.BoundsChanged{Partition: id, Bounds: tier.Bounds{Start: 0, LocalStart: 0, HighWatermark: 50, LastStable: 40}})
-	src := &liveSource{standSource: (*standSource)(s)}
+	src := &liveSource{harnessSource: (*harnessSource)(s)}
 	s.Service.cfg.Source = src
 	for _, tt := range []struct {
 		offset int64
@@ -55,10 +55,10 @@ func TestBeyondTheTierBrokersAreAskedOnDoubtOnly(t *testing.T) {
 
 // TestTopicsThatTheClusterHas are answered though nothing of them is tiered; others are unknown, or not known now.
 func TestTopicsThatTheClusterHas(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	id := tier.PartitionID{Topic: testTopic}
 	away := errors.New("away")
-	s.Service.cfg.Source = &liveSource{(*standSource)(s), true, func(name string) error {
+	s.Service.cfg.Source = &liveSource{(*harnessSource)(s), true, func(name string) error {
 		switch name {
 		case "idle":
 			s.apply(tier.TopicSeen{ID: testTopic, Name: "idle"},
@@ -92,7 +92,7 @@ func TestTopicsThatTheClusterHas(t *testing.T) {
 
 // TestATopicThatIsDeletedUnderAReader is unknown from then on, and not out of range.
 func TestATopicThatIsDeletedUnderAReader(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	id := tier.PartitionID{Topic: testTopic}
 	s.apply(tier.BoundsChanged{Partition: id, Bounds: tier.Bounds{Start: 0, LocalStart: 0, HighWatermark: 50, LastStable: 40}})

@@ -50,7 +50,7 @@ func TestIdleIsNeverBusy(t *testing.T) {
 				served := 0
 				for _, size := range []int{160_000, 238_000, 253_000, 268_000, 500_000} {
 					t.Run(fmt.Sprintf("%v, 1 of %d bytes noise, chunks of %d, %d bytes", codec, noise, chunk, size), func(t *testing.T) {
-						s := newStand(t, shape{chunk: chunk, memory: 32 * chunk, decode: decode})
+						s := newHarness(t, shape{chunk: chunk, memory: 32 * chunk, decode: decode})
 						s.topic("t", 0)
 						s.add(stored{base: 0, end: 1, log: joined(one(0, 1000, 100), compressed(1, codec, size, noise))})
 						// A caller has a buffer of its own.
@@ -85,7 +85,7 @@ func TestIdleIsNeverBusy(t *testing.T) {
 
 // The decompression buffer doubles. Where old and new buffer together would be too much, a smaller step must do.
 func TestSmallerStepOfGrowth(t *testing.T) {
-	s := newStand(t, shape{chunk: 16 << 10, decode: 1 << 20})
+	s := newHarness(t, shape{chunk: 16 << 10, decode: 1 << 20})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 12, log: joined(dense(0, 9, true), compressed(10, segment.Gzip, 460_000, 10), compressed(11, segment.Gzip, 300_000, 10), dense(12, 12, true))})
 	want(t, "all", s.records(from(0)), offsetsOf(0, 12), EndTier, 13)
@@ -93,7 +93,7 @@ func TestSmallerStepOfGrowth(t *testing.T) {
 
 // A caller that decodes beside the stream can tell what the stream holds.
 func TestDecodeHeld(t *testing.T) {
-	s := newStand(t, shape{chunk: 1 << 20, memory: 8 << 20})
+	s := newHarness(t, shape{chunk: 1 << 20, memory: 8 << 20})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 1, log: joined(one(0, 1000, 100), compressed(1, segment.Gzip, 300_000, 2))})
 	st, err := s.Open(t.Context(), from(0))
@@ -118,7 +118,7 @@ func TestDecodeHeld(t *testing.T) {
 // Who opened a stream may wait for decode memory of its own next, and who was given a run may be a client that takes
 // nothing: neither leaves a batch decoded that nobody looks at any more.
 func TestNothingStaysDecodedForNobody(t *testing.T) {
-	s := newStand(t, shape{chunk: 1 << 20, memory: 8 << 20})
+	s := newHarness(t, shape{chunk: 1 << 20, memory: 8 << 20})
 	s.topic("t", 0)
 	var compacted batchOf // fewer records than offsets
 	for i := range 50 {
@@ -153,7 +153,7 @@ func TestNothingStaysDecodedForNobody(t *testing.T) {
 // wanted, or whether they end the answer: the error of the other formats says that raw gives it.
 func TestRawGivesWhatCannotBeDecoded(t *testing.T) {
 	for _, chunk := range []int64{4 << 10, 64 << 10} {
-		s := newStand(t, shape{chunk: chunk, memory: 1 << 20, decode: 256 << 10})
+		s := newHarness(t, shape{chunk: chunk, memory: 1 << 20, decode: 256 << 10})
 		s.topic("t", 0)
 		large := batchOf{base: 1, zip: chunk > 4<<10}
 		for i := range 50 {

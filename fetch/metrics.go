@@ -57,35 +57,24 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{}
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_fetch_requests_total",
-		Help: "Reads by what was asked of them (open: nothing, or refused), isolation level and how they ended: an end reason, stopped by the caller, or a kind of error.",
-	}, []string{"kind", "isolation", "result"})
-	served := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_fetch_served_bytes_total",
-		Help: "Bytes of stored batches handed out, and bytes of segment files.",
-	}, []string{"kind"})
-	skipped := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_fetch_skipped_batches_total",
-		Help: "Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.",
-	}, []string{"reason"})
-	m.records = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "coldtap_fetch_records_total",
-		Help: "Records handed out one by one.",
-	})
-	m.fallbacks = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "coldtap_fetch_index_fallbacks_total",
-		Help: "Positions of an offset index where no batch for the offset began, so that an earlier position was read from.",
-	})
-	m.crcBytes = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "coldtap_fetch_crc_checked_bytes_total",
-		Help: "Bytes of batches whose checksum was computed.",
-	})
-	refetches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_fetch_damage_refetches_total",
-		Help: "Batches read once more from the store because the bytes at hand were damaged, by what came of it: healed, damaged (as stored).",
-	}, []string{"result"})
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	requests := vec("coldtap_fetch_requests_total",
+		"Reads by what was asked of them (open: nothing, or refused), isolation level and how they ended: an end reason, stopped by the caller, or a kind of error.",
+		"kind", "isolation", "result")
+	served := vec("coldtap_fetch_served_bytes_total", "Bytes of stored batches handed out, and bytes of segment files.", "kind")
+	skipped := vec("coldtap_fetch_skipped_batches_total",
+		"Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.", "reason")
+	refetches := vec("coldtap_fetch_damage_refetches_total",
+		"Batches read once more from the store because the bytes at hand were damaged, by what came of it: healed, damaged (as stored).", "result")
+	m := &metrics{
+		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_records_total", Help: "Records handed out one by one."}),
+		fallbacks: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_index_fallbacks_total",
+			Help: "Positions of an offset index where no batch for the offset began, so that an earlier position was read from."}),
+		crcBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_crc_checked_bytes_total",
+			Help: "Bytes of batches whose checksum was computed."}),
+	}
 	m.refetches[healed] = refetches.WithLabelValues("healed")
 	m.refetches[stillDamaged] = refetches.WithLabelValues("damaged")
 	for kind, name := range [readKinds]string{"open", "raw", "records", "offset"} {

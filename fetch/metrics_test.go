@@ -12,7 +12,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	cfg := s.cfg
 	cfg.Registerer = reg
 	s.Service = New(cfg)

@@ -7,9 +7,9 @@ import (
 	"coldtap/segment"
 )
 
-// planned is a stand of three segments of ten records, each in a batch of 1,000 bytes; chunks have 4,096.
-func planned(t *testing.T) *stand {
-	s := newStand(t, shape{})
+// planned is a harness of three segments of ten records, each in a batch of 1,000 bytes; chunks have 4,096.
+func planned(t *testing.T) *harness {
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	for n := range int64(3) {
 		var log []byte
@@ -117,7 +117,7 @@ func TestSettledOnlyWithAnEndInDecidedSegments(t *testing.T) {
 
 // A plan over years of history is cut, and says so, instead of growing without end.
 func TestPlanListsAtMostAThousandSegments(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	for o := range int64(maxPlanned + 2) {
 		s.add(stored{base: o, end: o, log: one(o, 1000, 100)})

@@ -152,9 +152,9 @@ func (p *planner) index(ctx context.Context, seg *tier.Segment) (*indexcache.Ent
 	return entry, nil
 }
 
-// begin makes the list begin with what is needed of seg's log, from a position on. continues: the list had it already,
-// so that read-ahead goes on.
-func (p *planner) begin(seg *tier.Segment, pos, until int64) (continues bool, err error) {
+// startAt makes the list begin with what is needed of seg's log, from a position on. continues: the list had it
+// already, so that read-ahead goes on.
+func (p *planner) startAt(seg *tier.Segment, pos, until int64) (continues bool, err error) {
 	p.first, p.until, p.checked = seg, until, -1
 	key := seg.Key()
 	for i := range p.spans {

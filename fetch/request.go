@@ -86,8 +86,8 @@ type Bounds struct {
 	Start, LocalStart, TieredEnd, LastStable, HighWatermark int64
 }
 
-// Clustered says that brokers told something of the partition, not always all: some know no local start (ListOffsets
-// below version 8). What the tier does not have may be theirs.
+// Clustered says that brokers reported something of the partition, not always all: some know no local start
+// (ListOffsets below version 8). What the tier does not have may be theirs.
 func (b *Bounds) Clustered() bool {
 	return b.LocalStart >= 0 || b.LastStable >= 0 || b.HighWatermark >= 0
 }

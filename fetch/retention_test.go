@@ -11,15 +11,15 @@ import (
 
 var testPartition = tier.PartitionID{Topic: testTopic}
 
-// retention is a stand over plain segments whose deletes are seen before the start that they follow.
+// retention is a harness over plain segments whose deletes are seen before the start that they follow.
 type retention struct {
-	*stand
+	*harness
 	segs      [3]*tier.Segment
 	refreshes int
 }
 
 func newRetention(t *testing.T, b tier.Bounds) *retention {
-	r := &retention{stand: newStand(t, shape{chunk: 4 << 10, window: -1})}
+	r := &retention{harness: newHarness(t, shape{chunk: 4 << 10, window: -1})}
 	r.segs = r.plain()
 	r.bounds(b)
 	r.onRefresh(func() error { return nil })
@@ -193,7 +193,7 @@ func TestGapsStayGaps(t *testing.T) {
 		t.Errorf("%d refreshes for 4 reads", r.refreshes)
 	}
 
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 100, end: 109, log: dense(100, 109, false)})
 	wantKind(t, "at the start", s.records(start(FromEarliest)), Missing)
@@ -213,7 +213,7 @@ func TestH6BelowTheStart(t *testing.T) {
 	again := *r.segs[0]
 	again.ID = idOf(9)
 	r.onRefresh(func() error {
-		r.logs[again.ID] = &storedLog{stand: r.stand, id: again.ID, log: r.logs[r.segs[0].ID].log, files: r.logs[r.segs[0].ID].files}
+		r.logs[again.ID] = &storedLog{harness: r.harness, id: again.ID, log: r.logs[r.segs[0].ID].log, files: r.logs[r.segs[0].ID].files}
 		r.apply(tier.SegmentLoaded{Segment: again})
 		return nil
 	})
@@ -324,7 +324,7 @@ func TestUnknownBounds(t *testing.T) {
 	}
 
 	for _, kind := range []StartKind{FromEarliest, FromLatest, FromOffset} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.apply(tier.SegmentAdded{Segment: tier.Segment{ID: idOf(1), Partition: testPartition, Topic: "t", BaseOffset: 70, EndOffset: 79,
 			EventTime: 1, Epochs: []segment.EpochStart{{StartOffset: 70}}, Size: 1}})
 		r := start(kind)

@@ -82,8 +82,8 @@ func (st *Stream) NextRun(ctx context.Context, run *Run) error {
 // over move it too.
 func (st *Stream) Whole() bool { return st.owed == 0 }
 
-// handOut makes the run what lies in one place of the batch that nextBatch gave, from log position at on. Where the batch
-// ends in a chunk, as many as lie on behind it come too.
+// handOut makes the run what lies in one place of the batch that nextBatch gave, from log position at on. Where the
+// batch ends in a chunk, as many as lie on behind it come too.
 func (st *Stream) handOut(ctx context.Context, run *Run, at int64) error {
 	end := st.scan.Position() + st.header.Size()
 	piece, err := st.scan.Piece(ctx, at)

@@ -73,7 +73,7 @@ func closed(tb testing.TB, dir string) tiered {
 	return t
 }
 
-func (s *stand) addAll(t tiered) {
+func (s *harness) addAll(t tiered) {
 	s.topic("t", 0)
 	for _, x := range t.segments {
 		s.add(x)
@@ -127,7 +127,7 @@ func compare(got *segment.Record, want *testkit.Record) error {
 }
 
 // readAll follows NextOffset from request r on until the answer does not end for a limit, and compares with want.
-func (s *stand) readAll(r Request, want []testkit.Record) *answer {
+func (s *harness) readAll(r Request, want []testkit.Record) *answer {
 	s.tb.Helper()
 	i := 0
 	for {
@@ -161,7 +161,7 @@ func TestSampleEqualsConsumer(t *testing.T) {
 	for _, dir := range sample.Partitions {
 		tier := closed(t, dir)
 		for _, sh := range shapes {
-			s := newStand(t, sh)
+			s := newHarness(t, sh)
 			s.addAll(tier)
 			for _, isolation := range isolations {
 				name := fmt.Sprintf("%s/%s/%d", dir, isolation, sh.chunk)
@@ -202,7 +202,7 @@ func TestSampleRaw(t *testing.T) {
 	for _, dir := range sample.Partitions {
 		tier := closed(t, dir)
 		for _, sh := range []shape{{chunk: 4 << 10, memory: 16 << 10}, {chunk: 64 << 10}} {
-			s := newStand(t, sh)
+			s := newHarness(t, sh)
 			s.addAll(tier)
 			for _, isolation := range isolations {
 				want := tier.expected(t, dir, isolation)
@@ -260,7 +260,7 @@ func TestMetamorphic(t *testing.T) {
 	}
 	var first []string
 	for _, sh := range shapes {
-		s := newStand(t, sh)
+		s := newHarness(t, sh)
 		s.addAll(tier)
 		var all []string
 		for _, r := range requests {
@@ -281,7 +281,7 @@ func TestMetamorphic(t *testing.T) {
 func TestSampleOffsetsForTime(t *testing.T) {
 	for _, dir := range sample.Partitions {
 		tier := closed(t, dir)
-		s := newStand(t, shape{chunk: 8 << 10})
+		s := newHarness(t, shape{chunk: 8 << 10})
 		s.addAll(tier)
 		for _, isolation := range isolations {
 			want := tier.expected(t, dir, isolation)
@@ -308,7 +308,7 @@ func TestSampleOffsetsForTime(t *testing.T) {
 func TestSampleTimeRanges(t *testing.T) {
 	for _, dir := range []string{"plain-0", "txn-1", "codecs-0"} {
 		tier := closed(t, dir)
-		s := newStand(t, shape{chunk: 8 << 10})
+		s := newHarness(t, shape{chunk: 8 << 10})
 		s.addAll(tier)
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, isolation := range isolations {

@@ -21,14 +21,14 @@ type Source interface {
 	Snapshot() *tier.Snapshot
 	Ready() error // nil once the metadata is complete
 	// Refresh catches up now; nil means that the view is from after the call, for what concerns the partition: what its
-	// bounds then don't tell, nobody does.
+	// bounds then lack is not known to any broker either.
 	Refresh(ctx context.Context, partition tier.PartitionID) error
 	ClusterID() string
 }
 
 // Live is what a Source can do besides that follows a running cluster. All methods may be called concurrently.
 type Live interface {
-	// Recent says that the view's bounds of a partition, and where its tier ends, were told just now.
+	// Recent says that the view's bounds of a partition, and where its tier ends, were reported just now.
 	Recent(partition tier.PartitionID) bool
 	// Include brings a topic into the view that the cluster has and the tier holds nothing of, by its name or else its id.
 	// nil: it is there now, or the cluster has none.
@@ -91,8 +91,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady, or Refused when somebody has to
-// mend something first.
+// Ready is nil when reads can be answered, else why not: an *Error of kind NotReady, or Refused when an operator has
+// to mend something first.
 func (s *Service) Ready() error {
 	err := s.cfg.Source.Ready()
 	if err == nil {

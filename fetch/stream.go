@@ -148,7 +148,7 @@ func (st *Stream) openSegment(ctx context.Context, seg *tier.Segment) error {
 	} else {
 		st.scan.Seek(o.log, o.offset)
 	}
-	return st.chunks.begin(seg, st.locator.snap, st.scan.Position(), o.until)
+	return st.chunks.startAt(seg, st.locator.snap, st.scan.Position(), o.until)
 }
 
 // nextBatch finds the next batch to hand out: its header is in header, its bytes are in the scanner; false at the end.

@@ -28,7 +28,7 @@ type timedBatch struct {
 
 // randomTimes adds segments whose timestamps are in little order, of every kind of batch, with indexes as brokers write
 // them, and gives what is in them.
-func randomTimes(s *stand, rng *rand.Rand) (batches []timedBatch, end int64) {
+func randomTimes(s *harness, rng *rand.Rand) (batches []timedBatch, end int64) {
 	s.topic("t", 0)
 	noise := []int64{1, 20, 400, 3000}[rng.IntN(4)]
 	clock := int64(1000)
@@ -146,7 +146,7 @@ func TestTimeRangesAreExact(t *testing.T) {
 	}
 	for seed := range rounds {
 		rng := rand.New(rand.NewPCG(uint64(seed), 9))
-		s := newStand(t, shape{chunk: []int64{128, 1 << 10, 64 << 10}[rng.IntN(3)]})
+		s := newHarness(t, shape{chunk: []int64{128, 1 << 10, 64 << 10}[rng.IntN(3)]})
 		if rng.IntN(2) == 0 {
 			s.freeScan = rng.Int64N(500)
 		}
@@ -301,7 +301,7 @@ func checkRawByTime(t *testing.T, name string, batches []timedBatch, r *Request,
 // TestTimeRangeReadsLittle: segments and batches that can hold nothing of the range are not read or not decoded, and
 // the plan knows it.
 func TestTimeRangeReadsLittle(t *testing.T) {
-	s := newStand(t, shape{chunk: 1 << 10, window: 1})
+	s := newHarness(t, shape{chunk: 1 << 10, window: 1})
 	segs := s.plain()
 	r := *from(0)
 	r.StartTimestamp, r.HasStartTimestamp, r.EndTimestamp = plainTime+250, true, plainTime+252
@@ -322,7 +322,7 @@ func TestTimeRangeReadsLittle(t *testing.T) {
 // A record that is buffered is one that is wanted: a client that waits for the next line is told before the stream
 // reads on.
 func TestBufferedCountsWantedRecords(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	b := batchOf{base: 0, records: []rec{{time: 5}, {delta: 1, time: 50}, {delta: 2, time: 6}, {delta: 3, time: 51}}}
 	s.add(stored{base: 0, end: 4, log: joined(b.encode(), one(4, 7, 80))})
@@ -347,7 +347,7 @@ func TestBufferedCountsWantedRecords(t *testing.T) {
 func TestSampleFilteredByTime(t *testing.T) {
 	for _, dir := range sample.Partitions {
 		tier := closed(t, dir)
-		s := newStand(t, shape{chunk: 8 << 10})
+		s := newHarness(t, shape{chunk: 8 << 10})
 		s.addAll(tier)
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, isolation := range isolations {
@@ -381,7 +381,7 @@ func TestSampleFilteredByTime(t *testing.T) {
 // The sample's timestamps are out of order: a range with lateness finds what a scan of everything finds.
 func TestSampleLateness(t *testing.T) {
 	tier := closed(t, "plain-0")
-	s := newStand(t, shape{chunk: 16 << 10})
+	s := newHarness(t, shape{chunk: 16 << 10})
 	s.addAll(tier)
 	const from0, to = 1_700_000_000_000, 1_700_000_010_000
 	r := *from(0)

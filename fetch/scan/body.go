@@ -197,8 +197,8 @@ type Piece struct {
 
 // Piece gives the log's bytes from position at on, as far as they lie in one chunk, or to the batch's end if it was
 // joined. The position lies within the checked batch, of which other bytes than those checked are not given, or behind
-// the last batch of the log. Errors are those of Check when the batch's first bytes are asked for; else what was said of
-// the batch before stands, and they are final.
+// the last batch of the log. Errors are those of Check when the batch's first bytes are asked for; else what was said
+// of the batch before stands, and they are final.
 func (s *Scanner) Piece(ctx context.Context, at int64) (Piece, error) {
 	if s.joined != nil && s.joinedAt == s.pos {
 		p := Piece{Bytes: s.joined[at-s.pos:], Reserved: int64(cap(s.joined))}

@@ -154,14 +154,14 @@ func (s *Scanner) seek(log Log, to target) {
 	if to.offset <= log.Base {
 		s.entry = -1
 	}
-	s.begin()
+	s.restart()
 }
 
 // byPosition says that the target is a position, not an offset.
 func (s *Scanner) byPosition() bool { return s.target.offset == math.MaxInt64 }
 
-// begin goes to the position of the entry.
-func (s *Scanner) begin() {
+// restart goes to the position of the entry.
+func (s *Scanner) restart() {
 	s.unpin()
 	s.pos, s.last = 0, -1
 	if s.entry >= 0 {
@@ -178,7 +178,7 @@ func (s *Scanner) back() {
 		s.entry = -1
 	}
 	s.fellBack = true
-	s.begin()
+	s.restart()
 }
 
 // Position is the log position of the next batch.

@@ -10,7 +10,7 @@ import (
 // Where each copy is gone by the time it is read, and another one in its place, the search for the place ends.
 func TestSegmentsThatKeepVanishing(t *testing.T) {
 	for _, vanish := range []int{maxMoves, maxMoves + 1} {
-		s := newStand(t, shape{window: -1})
+		s := newHarness(t, shape{window: -1})
 		s.topic("t", 0)
 		log := dense(0, 9, false)
 		s.add(stored{base: 0, end: 9, log: log})

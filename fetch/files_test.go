@@ -32,7 +32,7 @@ func readFile(t *testing.T, f *File, from, to int64) []byte {
 }
 
 func TestFiles(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	files := segment.Files{OffsetIndex: offsetIndex(0, 5, 10), TimeIndex: []byte{}, Snapshot: snapshotOf(), LeaderEpochs: []byte("0\n1\n0 0\n")}
 	seg := s.add(stored{base: 0, end: 9, log: dense(0, 9, false), files: files})
@@ -74,7 +74,7 @@ func TestFiles(t *testing.T) {
 
 // A file that is deleted while it streams fails; it does not just end.
 func TestFileDeletedWhileStreaming(t *testing.T) {
-	s := newStand(t, shape{chunk: 4 << 10})
+	s := newHarness(t, shape{chunk: 4 << 10})
 	segs := s.plain()
 	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestFileDeletedWhileStreaming(t *testing.T) {
 }
 
 func TestListings(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	segs := s.plain()
 	if names, err := s.Topics(false); err != nil || len(names) != 1 || names[0] != "t" {
 		t.Errorf("topics %v %v", names, err)
@@ -146,7 +146,7 @@ func TestListings(t *testing.T) {
 // and a look-up by time no longer than its timeout in all.
 func TestTimeoutOfFilesAndLookUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, shape{chunk: 10_000, window: -1})
+		s := newHarness(t, shape{chunk: 10_000, window: -1})
 		s.plain()
 		var delay atomic.Int64
 		s.loadLog = func(segment.UUID, int64) error { time.Sleep(time.Duration(delay.Load())); return nil }

@@ -52,7 +52,7 @@ func layOut(tb testing.TB, seg *tier.Segment, log []byte) (batches []placed, den
 type question func() (reply []byte, err error)
 
 // questions are reads that a wrong base offset of b could make wrong.
-func (s *stand) questions(seg *tier.Segment, b *placed) map[string]question {
+func (s *harness) questions(seg *tier.Segment, b *placed) map[string]question {
 	raw := func(from, to int64, isolation Isolation) question {
 		return func() ([]byte, error) {
 			r := Request{TopicID: seg.Partition.Topic, Partition: seg.Partition.Partition, Offset: from, EndOffset: to, EndTimestamp: -1,
@@ -123,7 +123,7 @@ func (s *stand) questions(seg *tier.Segment, b *placed) map[string]question {
 }
 
 // whole lists the readable segments that serve all of their offsets.
-func (s *stand) whole(id tier.PartitionID) (list []*tier.Segment) {
+func (s *harness) whole(id tier.PartitionID) (list []*tier.Segment) {
 	for _, seg := range s.readable(id) {
 		p, _ := s.tier.Snapshot().Partition(id)
 		first, ok := p.Find(seg.BaseOffset)
@@ -145,7 +145,7 @@ type flips struct {
 
 // flipOffsets flips each bit of the base offset of some batches of a segment, and asks. Where the log is known to be
 // dense, every reply is right or Damaged; else a wrong one is to a base offset that fits in a gap.
-func (s *stand) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, most int, n *flips) {
+func (s *harness) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, most int, n *flips) {
 	stored := s.logs[seg.ID]
 	batches, dense := layOut(tb, seg, stored.log)
 	log := bytes.Clone(stored.log)
@@ -203,9 +203,9 @@ func (s *stand) flipOffsets(tb testing.TB, seg *tier.Segment, rng *rand.Rand, mo
 // without gaps, whether the copier said so or not; and in a log with gaps, unless the batch still fits between its
 // neighbours (docs/limits.md).
 func TestFlippedBaseOffsets(t *testing.T) {
-	sets := map[string]func(*testing.T, shape) (*stand, []tier.PartitionID){
-		"cluster": func(t *testing.T, sh shape) (*stand, []tier.PartitionID) {
-			s, f := newClusterStand(t, sh)
+	sets := map[string]func(*testing.T, shape) (*harness, []tier.PartitionID){
+		"cluster": func(t *testing.T, sh shape) (*harness, []tier.PartitionID) {
+			s, f := newClusterHarness(t, sh)
 			var all []tier.PartitionID
 			for _, p := range f.Partitions() {
 				all = append(all, tier.PartitionID{Topic: p.Topic.ID, Partition: p.Number})
@@ -214,8 +214,8 @@ func TestFlippedBaseOffsets(t *testing.T) {
 		},
 	}
 	for _, dir := range sample.Partitions {
-		sets[dir] = func(t *testing.T, sh shape) (*stand, []tier.PartitionID) {
-			s := newStand(t, sh)
+		sets[dir] = func(t *testing.T, sh shape) (*harness, []tier.PartitionID) {
+			s := newHarness(t, sh)
 			s.addAll(closed(t, dir))
 			return s, []tier.PartitionID{{Topic: testTopic}}
 		}
@@ -269,7 +269,7 @@ func TestWrongOffsetEndsNothing(t *testing.T) {
 			"beyond what is decided": {138, ReadCommitted, -1, segment.Files{Snapshot: openAt(100)}},
 			"up to the end":          {190, ReadUncommitted, -1, segment.Files{}},
 		} {
-			s := newStand(t, shape{chunk: chunk})
+			s := newHarness(t, shape{chunk: chunk})
 			s.topic("t", 0)
 			var log []byte
 			for o := int64(0); o < 200; o += 10 {
@@ -295,8 +295,8 @@ func openAt(first int64) []byte {
 }
 
 // thin is a compacted segment with an index entry for each batch.
-func thin(t *testing.T, chunk int64) (s *stand, log []byte, starts []int64) {
-	s = newStand(t, shape{chunk: chunk})
+func thin(t *testing.T, chunk int64) (s *harness, log []byte, starts []int64) {
+	s = newHarness(t, shape{chunk: chunk})
 	s.topic("t", 0)
 	var pairs []int64
 	for _, o := range [][2]int64{{0, 9}, {12, 15}, {20, 29}, {40, 49}} {
@@ -337,7 +337,7 @@ func TestBatchFoundByIndexIsComparedWithTheOneBefore(t *testing.T) {
 // Offsets that are missing from a log that was whole when it was copied are damage; nobody can tell in another log.
 func TestMissingBatchOfADenseLog(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		s := newStand(t, shape{})
+		s := newHarness(t, shape{})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 29, log: joined(dense(0, 9, false), dense(20, 29, false)), files: segment.Files{Dense: known}})
 		r := from(0)
@@ -364,7 +364,7 @@ func TestLookBehindCosts(t *testing.T) {
 		{8, 9, 1}, {9, 10, 2}, {9, 15, 2}, {9, 25, 3}, {5, 10, 1}, {99, 100, 1},
 	} {
 		for others := range 4 { // of four slabs
-			s := newStand(t, shape{chunk: 10_000, memory: 40_000, window: -1})
+			s := newHarness(t, shape{chunk: 10_000, memory: 40_000, window: -1})
 			s.topic("t", 0)
 			var log []byte
 			var pairs []int64

@@ -14,9 +14,9 @@ import (
 )
 
 // pinOthers holds n slabs until the returned function is called.
-func (s *stand) pinOthers(n int) (release func()) {
+func (s *harness) pinOthers(n int) (release func()) {
 	s.tb.Helper()
-	l := &storedLog{stand: s, id: idOf(1 << 20), log: make([]byte, s.chunk)}
+	l := &storedLog{harness: s, id: idOf(1 << 20), log: make([]byte, s.chunk)}
 	var held []*cache.Chunk
 	for i := range n {
 		c, _, err := s.chunks.Acquire(context.Background(), cache.Request{
@@ -37,7 +37,7 @@ func (s *stand) pinOthers(n int) (release func()) {
 func TestOneSlab(t *testing.T) {
 	const chunk = 256
 	for cut := 0; cut <= segment.HeaderSize+30; cut++ {
-		s := newStand(t, shape{chunk: chunk, memory: 4 * chunk, decode: 4 << 10, window: -1})
+		s := newHarness(t, shape{chunk: chunk, memory: 4 * chunk, decode: 4 << 10, window: -1})
 		s.topic("t", 0)
 		log := joined(one(0, 1000, chunk-cut), dense(1, 9, true), one(10, 1000, 100), one(11, 1000, 900), one(12, 1001, 100))
 		s.add(stored{base: 0, end: 12, log: log})
@@ -59,7 +59,7 @@ func TestOneSlab(t *testing.T) {
 // Decode memory that is short, but not too short, makes a stream wait with nothing held, and go on where it was.
 func TestShortDecodeMemory(t *testing.T) {
 	for _, view := range []string{"raw", "records", "time"} {
-		s := newStand(t, shape{decode: 64 << 10})
+		s := newHarness(t, shape{decode: 64 << 10})
 		s.topic("t", 0)
 		log := joined(dense(0, 99, true), dense(100, 199, true))
 		s.add(stored{base: 0, end: 199, log: log})
@@ -93,7 +93,7 @@ func TestShortDecodeMemory(t *testing.T) {
 
 // Buffered says when the next record comes from what is decompressed already, so that callers flush before they wait.
 func TestBuffered(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 19, log: joined(dense(0, 9, true), dense(10, 19, true))})
 	st, err := s.Open(t.Context(), from(0))
@@ -123,7 +123,7 @@ func TestBuffered(t *testing.T) {
 
 // Runs outlive the stream, and are as long as chunks allow.
 func TestRunsOutliveStream(t *testing.T) {
-	s := newStand(t, shape{chunk: 10_500})
+	s := newHarness(t, shape{chunk: 10_500})
 	s.plain()
 	st, err := s.Open(t.Context(), from(0))
 	if err != nil {
@@ -196,7 +196,7 @@ func TestErrorText(t *testing.T) {
 
 // A stream sees segments that are added while it runs, and ends with a tier that has grown.
 func TestTierGrowsWhileStreaming(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	segs := s.plain()
 	st, err := s.Open(t.Context(), from(290))
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 
 var testTopic = segment.UUID{15: 0x77}
 
-// stand is a Service over logs in memory, which counts what is read of them.
-type stand struct {
+// harness is a Service over logs in memory, which counts what is read of them.
+type harness struct {
 	*Service
 	tb     testing.TB
 	tier   *tier.Tier
@@ -44,15 +44,15 @@ type stand struct {
 
 // storedLog is a segment's files, and the source of its chunks.
 type storedLog struct {
-	stand *stand
-	id    segment.UUID
-	log   []byte
-	files segment.Files
-	spoil func(off int64, chunk []byte) // changes what a load gives; nil = nothing. Called under stand.mu
+	harness *harness
+	id      segment.UUID
+	log     []byte
+	files   segment.Files
+	spoil   func(off int64, chunk []byte) // changes what a load gives; nil = nothing. Called under harness.mu
 }
 
 func (l *storedLog) LoadChunk(ctx context.Context, off int64, dst []byte, _ readerpool.Lane) (readcost.Cost, error) {
-	s := l.stand
+	s := l.harness
 	s.mu.Lock()
 	hook := s.loadLog
 	s.gets[l.id]++
@@ -79,7 +79,7 @@ type shape struct {
 	decode int64 // default 16 MiB
 }
 
-func newStand(tb testing.TB, sh shape) *stand {
+func newHarness(tb testing.TB, sh shape) *harness {
 	tb.Helper()
 	if sh.chunk == 0 {
 		sh.chunk = 4 << 10
@@ -90,7 +90,7 @@ func newStand(tb testing.TB, sh shape) *stand {
 	if sh.decode == 0 {
 		sh.decode = 16 << 20
 	}
-	s := &stand{tb: tb, tier: tier.New(), chunk: sh.chunk, decode: budget.New(sh.decode),
+	s := &harness{tb: tb, tier: tier.New(), chunk: sh.chunk, decode: budget.New(sh.decode),
 		logs: map[segment.UUID]*storedLog{}, gets: map[segment.UUID]int{}}
 	var err error
 	if s.chunks, err = cache.New(cache.Config{Memory: sh.memory, Chunk: int(sh.chunk)}); err != nil {
@@ -112,7 +112,7 @@ func newStand(tb testing.TB, sh shape) *stand {
 		tb.Fatal(err)
 	}
 	s.Service = New(Config{
-		Source: (*standSource)(s), Chunks: s.chunks, Ahead: readahead.New(s.chunks, readahead.Config{Window: sh.window}),
+		Source: (*harnessSource)(s), Chunks: s.chunks, Ahead: readahead.New(s.chunks, readahead.Config{Window: sh.window}),
 		Indexes: indexes, Decode: s.decode,
 		Logs: func(seg *tier.Segment) (cache.Source, int64) {
 			s.mu.Lock()
@@ -136,17 +136,17 @@ func newStand(tb testing.TB, sh shape) *stand {
 	return s
 }
 
-// standSource is the stand as a Source.
-type standSource stand
+// harnessSource is the harness as a Source.
+type harnessSource harness
 
-func (s *standSource) Snapshot() *tier.Snapshot { return s.tier.Snapshot() }
-func (s *standSource) ClusterID() string        { return "test" }
-func (s *standSource) Ready() error {
+func (s *harnessSource) Snapshot() *tier.Snapshot { return s.tier.Snapshot() }
+func (s *harnessSource) ClusterID() string        { return "test" }
+func (s *harnessSource) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
 }
-func (s *standSource) Refresh(context.Context, tier.PartitionID) error {
+func (s *harnessSource) Refresh(context.Context, tier.PartitionID) error {
 	s.mu.Lock()
 	refresh := s.refresh
 	s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *standSource) Refresh(context.Context, tier.PartitionID) error {
 	return nil
 }
 
-func (s *stand) apply(changes ...tier.Change) {
+func (s *harness) apply(changes ...tier.Change) {
 	s.tb.Helper()
 	if rejected := s.tier.Apply(changes...); len(rejected) > 0 {
 		s.tb.Fatalf("rejected: %+v", rejected)
@@ -164,7 +164,7 @@ func (s *stand) apply(changes ...tier.Change) {
 }
 
 // topic names the test's topic, with the start of partition 0.
-func (s *stand) topic(name string, start int64) {
+func (s *harness) topic(name string, start int64) {
 	s.tb.Helper()
 	s.apply(tier.TopicSeen{ID: testTopic, Name: name, At: 1},
 		tier.BoundsChanged{Partition: tier.PartitionID{Topic: testTopic}, Bounds: tier.Bounds{Start: start, LocalStart: -1, HighWatermark: -1, LastStable: -1}})
@@ -188,14 +188,14 @@ func idOf(n int) (id segment.UUID) {
 	return id
 }
 
-func (s *stand) add(x stored) *tier.Segment {
+func (s *harness) add(x stored) *tier.Segment {
 	s.tb.Helper()
 	s.mu.Lock()
 	if x.n == 0 {
 		x.n = len(s.logs) + 1
 	}
 	id := idOf(x.n)
-	s.logs[id] = &storedLog{stand: s, id: id, log: x.log, files: x.files}
+	s.logs[id] = &storedLog{harness: s, id: id, log: x.log, files: x.files}
 	s.mu.Unlock()
 	if x.epochs == nil {
 		x.epochs = []segment.EpochStart{{Epoch: 0, StartOffset: x.base}}
@@ -223,13 +223,13 @@ func maxTimestamp(log []byte) int64 {
 }
 
 // drop makes a segment DELETE_SEGMENT_STARTED, and the start follow.
-func (s *stand) drop(seg *tier.Segment) {
+func (s *harness) drop(seg *tier.Segment) {
 	s.tb.Helper()
 	s.apply(tier.SegmentUpdated{Partition: seg.Partition, ID: seg.ID, State: tier.DeleteStarted, At: 2},
 		tier.BoundsChanged{Partition: seg.Partition, Bounds: tier.Bounds{Start: seg.EndOffset + 1, LocalStart: -1, HighWatermark: -1, LastStable: -1}})
 }
 
-func (s *stand) logGets() (n int) {
+func (s *harness) logGets() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.gets {
@@ -274,7 +274,7 @@ func (a *answer) close(st *Stream, err error) {
 }
 
 // records reads record by record.
-func (s *stand) records(r *Request, each ...func(*segment.Record)) *answer {
+func (s *harness) records(r *Request, each ...func(*segment.Record)) *answer {
 	s.tb.Helper()
 	st, err := s.Open(context.Background(), r)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *stand) records(r *Request, each ...func(*segment.Record)) *answer {
 }
 
 // raw reads runs, whose bytes it cuts into batches; offsets are those of the records in them that the range wants.
-func (s *stand) raw(r *Request) *answer {
+func (s *harness) raw(r *Request) *answer {
 	s.tb.Helper()
 	st, err := s.Open(context.Background(), r)
 	if err != nil {
@@ -390,7 +390,7 @@ func joined(batches ...[]byte) []byte {
 
 // plain adds three segments of 100 one-record batches of 1,000 bytes each, an index entry every five batches, and
 // timestamps a millisecond apart.
-func (s *stand) plain() (segs [3]*tier.Segment) {
+func (s *harness) plain() (segs [3]*tier.Segment) {
 	s.topic("t", 0)
 	for i := range segs {
 		base := int64(i) * 100

@@ -12,7 +12,7 @@ import (
 // The time span comes from the segments' largest timestamps; those without timestamps say nothing, and with brokers
 // that hold more it reaches to now.
 func TestTimeSpan(t *testing.T) {
-	s := newStand(t, shape{})
+	s := newHarness(t, shape{})
 	s.topic("t", 0)
 	span := func() [3]int64 {
 		from, to, known := s.TimeSpan("t", segment.UUID{}, 0)

@@ -12,7 +12,7 @@ import (
 
 // logBytes reads a range of the log of the segment that begins at offset 0: what came before the end or the error, in
 // how many runs.
-func (s *stand) logBytes(from, to int64) (got []byte, runs int, err error) {
+func (s *harness) logBytes(from, to int64) (got []byte, runs int, err error) {
 	s.tb.Helper()
 	f, err := s.OpenFile(s.tb.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestLogRanges(t *testing.T) {
 	size := int64(len(log))
 	for _, chunk := range []int64{130, 1000, 4096, size, 1 << 20} {
 		for name, x := range map[string][]byte{"": index, " without an index": nil} {
-			s := newStand(t, shape{chunk: chunk, memory: max(64*chunk, 1<<16)})
+			s := newHarness(t, shape{chunk: chunk, memory: max(64*chunk, 1<<16)})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 59, log: log, files: segment.Files{OffsetIndex: x}})
 			got, runs, err := s.logBytes(0, size)
@@ -86,7 +86,7 @@ func TestLogRangeOfDamagedBatch(t *testing.T) {
 		bad := bytes.Clone(log)
 		bad[at] ^= 0x10
 		for _, chunk := range []int64{130, 1000, 1 << 16} {
-			s := newStand(t, shape{chunk: chunk, memory: max(1<<16, 64*chunk)})
+			s := newHarness(t, shape{chunk: chunk, memory: max(1<<16, 64*chunk)})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 59, log: bad, files: segment.Files{OffsetIndex: index}})
 			for _, c := range [][2]int64{{0, size}, {begin - 700, begin + 1}, {begin - 1, size}, {begin, end}, {begin, begin + 1}, {end - 1, end}, {begin + 10, begin + 20}} {
@@ -125,7 +125,7 @@ func TestLogRangeTail(t *testing.T) {
 		for _, chunk := range []int64{300, 4096} {
 			long := append(bytes.Clone(log), make([]byte, zeros)...)
 			size := int64(len(long))
-			s := newStand(t, shape{chunk: chunk})
+			s := newHarness(t, shape{chunk: chunk})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 99, log: long})
 			for _, from := range []int64{0, 10, int64(len(log)) - 1, int64(len(log)), size - 1} {
@@ -133,7 +133,7 @@ func TestLogRangeTail(t *testing.T) {
 					t.Errorf("%d zeros, chunks of %d, from %d: %d bytes, %v", zeros, chunk, from, len(got), err)
 				}
 			}
-			s = newStand(t, shape{chunk: chunk})
+			s = newHarness(t, shape{chunk: chunk})
 			s.topic("t", 0)
 			s.add(stored{base: 0, end: 149, maxTime: 1, log: long})
 			if got, _, err := s.logBytes(0, size); kindOf(err) != Damaged || !bytes.Equal(got, log) {
@@ -147,7 +147,7 @@ func TestLogRangeTail(t *testing.T) {
 func TestLogRangeOfLegacyMessages(t *testing.T) {
 	log := joined(legacy(0, 0, 0, "a"), legacy(1, 1, 1000, "b"), legacy(4, 1, 1000, "c"), dense(6, 9, false))
 	for _, chunk := range []int64{40, 4096} {
-		s := newStand(t, shape{chunk: chunk})
+		s := newHarness(t, shape{chunk: chunk})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 9, log: log})
 		for from := range int64(len(log)) {
@@ -157,7 +157,7 @@ func TestLogRangeOfLegacyMessages(t *testing.T) {
 		}
 		bad := bytes.Clone(log)
 		bad[26] ^= 1 // the first message's value
-		s = newStand(t, shape{chunk: chunk})
+		s = newHarness(t, shape{chunk: chunk})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 9, log: bad})
 		if got, _, err := s.logBytes(0, 100); kindOf(err) != Damaged || len(got) > 0 {
@@ -179,7 +179,7 @@ func TestLogRangeWithWrongIndex(t *testing.T) {
 		for i := 0; i < len(wrong); i += 8 {
 			binary.BigEndian.PutUint32(wrong[i+4:], binary.BigEndian.Uint32(wrong[i+4:])+shift(i/8))
 		}
-		s := newStand(t, shape{chunk: 1000})
+		s := newHarness(t, shape{chunk: 1000})
 		s.topic("t", 0)
 		s.add(stored{base: 0, end: 59, log: log, files: segment.Files{OffsetIndex: wrong}})
 		from := starts[33]
@@ -192,7 +192,7 @@ func TestLogRangeWithWrongIndex(t *testing.T) {
 // Where there is no memory for two chunks, or a batch takes more, it is joined, and its memory given back.
 func TestLogRangeOutlivesStream(t *testing.T) {
 	log, _, _ := mixed()
-	s := newStand(t, shape{chunk: 100, memory: 400, window: -1})
+	s := newHarness(t, shape{chunk: 100, memory: 400, window: -1})
 	s.topic("t", 0)
 	s.add(stored{base: 0, end: 59, log: log})
 	f, err := s.OpenFile(t.Context(), "t", segment.UUID{}, 0, "0", "log", 0)
