@@ -24,10 +24,10 @@ const (
 	defaultParallel = 32
 	maxParallel     = 1024
 
-	// After a listing of the bucket that failed, Refresh tells so for this long without another try.
+	// After a listing of the bucket failed, Refresh fails for this long without another one.
 	failedQuiet = time.Second
 
-	// Until the first listing is complete it is tried again by itself.
+	// Until the first listing is complete, a failed one is repeated after a pause between these.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
 )
@@ -50,14 +50,14 @@ type Options struct {
 	Refresh  time.Duration // how often the bucket is listed by itself; 0 = only at the start and on demand
 	Parallel int           // manifests read at a time, default 32, at most 1,024
 
-	// Progress is told, in every listing, how many manifests are settled of those listed so far. Calls come one at a time,
-	// and the listing waits for them.
+	// Progress is called in every listing, with how many manifests are read or were known, and how many are listed so far.
+	// Calls come one at a time, and the listing waits for them.
 	Progress   func(done, total int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
-	// OnDelete is called after a view is out in which the segment is no more, or its manifest another one (by the object's
-	// modification time): bytes that are kept of it may not be its. Calls may be concurrent.
+	// OnDelete is called after a view was published in which the segment is no more, or its manifest is another one (by
+	// the object's modification time): cached bytes of it may be wrong. Calls may be concurrent.
 	OnDelete func(*tier.Segment)
 }
 
@@ -79,17 +79,17 @@ type Archive struct {
 	mu           sync.Mutex
 	ready        bool
 	trouble      *catalog.Error // of the newest listing, nil when it went well
-	settled, all int64          // manifests, of the running listing
-	refused      time.Time      // until then trouble is the answer
+	done, listed int64          // manifests of the running listing
+	quietUntil   time.Time      // until then trouble is the answer
 
-	known *known
-	// Under the lock of known.
-	census  *census
-	listed  *tally // what the newest complete listing of the bucket found, beside what settling did
-	looks   uint32 // listings that ever began, of the bucket or a partition
-	listing uint32 // the newest of the bucket
+	inventory *inventory
+	// Under the lock of inventory:
+	names         *names
+	bucketTally   *tally // what the newest complete listing of the bucket found, without what resolving partitions did
+	listings      uint32 // that ever began, of the bucket or a partition
+	bucketListing uint32 // the number of the newest one of the bucket
 
-	// The listing goroutine's:
+	// By the goroutine that lists the bucket:
 	retry    time.Duration   // until the next try, while there is no view
 	failing  episode.Episode // of listings, for the log
 	unsaving episode.Episode // of the snapshot file
@@ -97,8 +97,8 @@ type Archive struct {
 
 var _ catalog.Source = (*Archive)(nil)
 
-// Open begins to read the archive in the background, and returns before it has; Ready tells when it is done. ctx is not
-// kept. Close ends it.
+// Open begins to read the archive in the background and returns at once; Ready says when that is done. ctx is not kept.
+// The Archive is the caller's to Close.
 func Open(_ context.Context, opt Options) (*Archive, error) {
 	if opt.Store == nil || opt.Layout == nil || opt.Parallel < 0 || opt.Refresh < 0 {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: errors.New("no store, no layout, or a negative option")}
@@ -113,7 +113,7 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 	a := &Archive{
 		opt: opt, log: opt.Logger, tier: tier.New(),
 		bucket: refresh.New[struct{}, error](), partitions: refresh.New[tier.PartitionID, error](),
-		known: newKnown(), census: new(census), listed: new(tally), retry: minRetry,
+		inventory: newInventory(), names: new(names), bucketTally: new(tally), retry: minRetry,
 	}
 	a.cluster.Store(new(string))
 	a.report.Store(new(Report))
@@ -122,8 +122,8 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: err}
 	}
 	a.background, a.cancel = context.WithCancel(context.Background())
-	a.running.Go(func() { a.follow(a.background) })
-	a.running.Go(func() { a.partitions.Run(a.background, maxLooks, 1, a.refreshPartition) })
+	a.running.Go(func() { a.run(a.background) })
+	a.running.Go(func() { a.partitions.Run(a.background, maxListings, 1, a.refreshPartition) })
 	return a, nil
 }
 
@@ -139,7 +139,7 @@ func (a *Archive) Close() error {
 // Snapshot is the newest view; never nil. It is empty until Ready is nil.
 func (a *Archive) Snapshot() *tier.Snapshot { return a.tier.Snapshot() }
 
-// ClusterID is what the manifests say, empty while unknown and in layouts whose manifests do not.
+// ClusterID is that of the manifests, empty while unknown and in layouts whose manifests have none.
 func (a *Archive) ClusterID() string { return *a.cluster.Load() }
 
 // Trouble is what the newest listing failed with, nil when it went well or the first one is under way.
@@ -152,12 +152,12 @@ func (a *Archive) Trouble() error {
 	return a.trouble
 }
 
-// Report is what the newest complete listing found; of none, all is zero. It must not be changed.
+// Report is what the newest complete listing found, zero before the first. It must not be changed.
 func (a *Archive) Report() *Report { return a.report.Load() }
 
-// Ready is nil once the bucket was listed and its manifests read, and stays so: when a later listing fails, the view is
-// as it was, and Refresh tells. Until then it is NotReady and says how far it is, or WrongCluster when the bucket holds
-// several clusters and none was chosen.
+// Ready is nil once the bucket was listed and its manifests read, and stays so: when a later listing fails, the view
+// stays, and Refresh fails. Until then it is NotReady and says how far the listing is, or WrongCluster when the bucket
+// holds several clusters and none was chosen.
 func (a *Archive) Ready() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +171,7 @@ func (a *Archive) readyLocked() error {
 	case a.trouble != nil && a.trouble.Kind == catalog.WrongCluster:
 		return a.trouble
 	}
-	err := fmt.Errorf("read %s of %s manifests that are listed so far", grouped(a.settled), grouped(a.all))
+	err := fmt.Errorf("read %s of %s manifests that are listed so far", grouped(a.done), grouped(a.listed))
 	if a.trouble != nil {
 		err = fmt.Errorf("%w (the try before this one: %w)", err, a.trouble.Err)
 	}
@@ -187,10 +187,10 @@ func grouped(n int64) string {
 	return s
 }
 
-// Refresh lists a partition's objects now (the bucket, for the zero id, and for a topic that never was in the view);
-// once it returns nil, the view of it is from after the call. Calls that come together share one listing. Of one
-// partition a listing begins at most once a second, and at most 4 run at a time: callers wait for theirs as long as ctx
-// allows. It never waits for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
+// Refresh lists a partition's objects now (the bucket, for the zero id and for a topic that never was in the view).
+// When it returns nil, the view of the partition is from after the call. Calls that come together share one listing. A
+// partition is listed at most once a second, and at most 4 at a time: callers wait for theirs as long as ctx allows.
+// Refresh does not wait for the first listing of the bucket, but returns what Ready does. Errors are *catalog.Error.
 func (a *Archive) Refresh(ctx context.Context, partition tier.PartitionID) error {
 	if a.background.Err() != nil {
 		return errClosed()
@@ -202,7 +202,7 @@ func (a *Archive) Refresh(ctx context.Context, partition tier.PartitionID) error
 		return outcome(a.partitions.Ask(ctx, partition))
 	}
 	a.mu.Lock()
-	if time.Now().Before(a.refused) {
+	if time.Now().Before(a.quietUntil) {
 		defer a.mu.Unlock()
 		return a.trouble
 	}
@@ -239,10 +239,10 @@ func failure(err error) *catalog.Error {
 	return &catalog.Error{Kind: kind, Op: op, Err: err}
 }
 
-// follow lists the bucket at the start, every Refresh, and on demand.
-func (a *Archive) follow(ctx context.Context) {
+// run lists the bucket at the start, every Options.Refresh, and on demand.
+func (a *Archive) run(ctx context.Context) {
 	a.loadFile()
-	timer := time.NewTimer(a.pause(a.look(ctx)))
+	timer := time.NewTimer(a.pause(a.refreshBucket(ctx)))
 	defer timer.Stop()
 	for {
 		select {
@@ -252,11 +252,11 @@ func (a *Archive) follow(ctx context.Context) {
 		case <-timer.C:
 		case <-a.bucket.Wanted():
 		}
-		timer.Reset(a.pause(a.look(ctx)))
+		timer.Reset(a.pause(a.refreshBucket(ctx)))
 	}
 }
 
-// pause is how long to wait after a listing, if nobody asks for the next.
+// pause is how long to wait after a listing, if no call asks for the next one.
 func (a *Archive) pause(err error) time.Duration {
 	switch {
 	case err != nil && !a.isReady():
@@ -275,12 +275,11 @@ func (a *Archive) isReady() bool {
 	return a.ready
 }
 
-// look lists the bucket once, and answers those who waited for it when it began. A failure is an answer to those who
-// came since as well; anything else they have to hear of the next one, for this one may have passed already what they
-// ask about.
-func (a *Archive) look(ctx context.Context) error {
+// refreshBucket lists the bucket once, and answers the calls that waited when it began. A failure also answers the
+// calls that came since. A success does not: the listing may already have passed what they are about.
+func (a *Archive) refreshBucket(ctx context.Context) error {
 	calls, _ := a.bucket.Take(1)
-	err := a.list(ctx)
+	err := a.listBucket(ctx)
 	var trouble *catalog.Error
 	var answer error
 	if err != nil {
@@ -292,7 +291,7 @@ func (a *Archive) look(ctx context.Context) error {
 	if err == nil {
 		a.ready = true
 	} else {
-		a.refused = time.Now().Add(failedQuiet)
+		a.quietUntil = time.Now().Add(failedQuiet)
 	}
 	a.mu.Unlock()
 	calls.End(answer)
@@ -321,25 +320,25 @@ func troubleKind(e *catalog.Error) string {
 	return kind
 }
 
-// begin numbers a listing: what one of a greater number has is newer.
-func (a *Archive) begin(ofBucket bool) (number uint32) {
-	a.looks++
+// numberListing numbers a listing that begins: what one of a greater number has is newer.
+func (a *Archive) numberListing(ofBucket bool) (number uint32) {
+	a.listings++
 	if ofBucket {
-		a.listing = a.looks
+		a.bucketListing = a.listings
 	}
-	return a.looks
+	return a.listings
 }
 
-// list lists the bucket and settles what changed.
-func (a *Archive) list(ctx context.Context) error {
-	k := a.known
+// listBucket lists the bucket and publishes what changed.
+func (a *Archive) listBucket(ctx context.Context) error {
+	k := a.inventory
 	began := time.Now()
 	k.mu.Lock()
-	number := a.begin(true)
+	number := a.numberListing(true)
 	k.mu.Unlock()
 	s := &scan{
 		store: a.opt.Store, layout: a.opt.Layout, prefixes: a.opt.Layout.Prefixes(), parallel: a.opt.Parallel, number: number,
-		known: k, starts: make(map[tier.PartitionID]start), progress: a.advance,
+		inventory: k, starts: make(map[tier.PartitionID]start), progress: a.reportProgress,
 	}
 	a.setProgress(0, 0)
 	err := s.run(ctx)
@@ -350,7 +349,7 @@ func (a *Archive) list(ctx context.Context) error {
 		err = emptyError(&a.opt, s.objects)
 	case s.withheld != nil && !k.isUsed():
 		why, _ := rangeio.Withheld(s.withheld)
-		err = errors.New(why) // of everything: to say that no topic is there would be wrong
+		err = errors.New(why) // nothing can be read: to say that no topic is there would be wrong
 	}
 	if err != nil {
 		k.mu.Lock()
@@ -358,23 +357,23 @@ func (a *Archive) list(ctx context.Context) error {
 		k.mu.Unlock()
 		return err
 	}
-	news, err := a.settle(ctx, s)
+	news, err := a.publishListing(ctx, s)
 	if err != nil {
 		return err
 	}
 	k.mu.Lock()
-	a.listed = &s.tally
-	r := a.sum(&Report{
+	a.bucketTally = &s.tally
+	r := a.sumReport(&Report{
 		At: time.Now(), Took: time.Since(began), Objects: s.objects, Foreign: s.foreign, Manifests: s.manifests, Read: s.read,
 	})
-	a.tell(r, news)
+	a.publishReport(r, news)
 	k.mu.Unlock()
 	a.saveFile()
 	return nil
 }
 
-// emptyError refuses a listing without a segment. A mistaken prefix, a folder that is not mounted: to say that no topic
-// is there would be a guess.
+// emptyError refuses a listing without a segment. The prefix may be wrong, or a folder not mounted: to say that no
+// topic is there would be a guess.
 func emptyError(o *Options, objects int64) error {
 	where := o.Store.String()
 	if prefixes := o.Layout.Prefixes(); len(prefixes) != 1 || prefixes[0] != "" {
@@ -385,24 +384,24 @@ func emptyError(o *Options, objects int64) error {
 		where, grouped(objects))
 }
 
-func (a *Archive) setProgress(settled, all int64) {
+func (a *Archive) setProgress(done, listed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.settled, a.all = settled, all
+	a.done, a.listed = done, listed
 }
 
-func (a *Archive) advance(settled, all int64) {
-	a.setProgress(settled, all)
+func (a *Archive) reportProgress(done, listed int64) {
+	a.setProgress(done, listed)
 	if a.opt.Progress != nil {
-		a.opt.Progress(settled, all)
+		a.opt.Progress(done, listed)
 	}
 }
 
-// sum fills in what is found now; the caller holds known's lock, as for tell.
-func (a *Archive) sum(r *Report) *Report {
+// sumReport fills in what is found now; the caller holds the inventory's lock, as for publishReport.
+func (a *Archive) sumReport(r *Report) *Report {
 	var all tally
-	all.merge(a.listed)
-	for _, p := range a.known.partitions {
+	all.merge(a.bucketTally)
+	for _, p := range a.inventory.partitions {
 		if p.tally != nil {
 			all.merge(p.tally)
 		}
@@ -412,19 +411,19 @@ func (a *Archive) sum(r *Report) *Report {
 	return r
 }
 
-// tell publishes a report, and logs it when it is news.
-func (a *Archive) tell(r *Report, news bool) {
+// publishReport publishes a report, and logs it when there is news.
+func (a *Archive) publishReport(r *Report, news bool) {
 	before := a.report.Swap(r)
 	a.metrics.reported(r)
 	if news || before.At.IsZero() {
 		a.log.Info("the archive is read", "store", a.opt.Store.String(), "segments", r.Segments, "manifests", r.Manifests,
 			"manifests_read", r.Read, "other_objects", r.Foreign, "took", r.Took)
 	}
-	told := make(map[Problem]bool)
+	logged := make(map[Problem]bool)
 	for _, f := range r.Findings {
-		if n := r.Problems[f.Problem]; !told[f.Problem] && n != before.Problems[f.Problem] {
+		if n := r.Problems[f.Problem]; !logged[f.Problem] && n != before.Problems[f.Problem] {
 			a.log.Warn("not all of the archive is served", "problem", f.Problem, "count", n, "example", f.Object, "detail", f.Detail)
 		}
-		told[f.Problem] = true
+		logged[f.Problem] = true
 	}
 }

@@ -601,7 +601,7 @@ func TestListingIsBounded(t *testing.T) {
 	if most != 3 || r.Problems[Orphan] != 2000 || r.Foreign != 2000 || len(r.Findings) != maxExamples || r.Segments != 40 {
 		t.Errorf("%d reads at a time, report %+v", most, r)
 	}
-	if n := a.known.entries.size; n != 40 {
+	if n := a.inventory.entries.size; n != 40 {
 		t.Errorf("%d entries", n)
 	}
 }
@@ -658,7 +658,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 60 {
-			err := a.lookAt(t.Context(), part0)
+			err := a.listPartition(t.Context(), part0)
 			if e, ok := errors.AsType[*catalog.Error](err); err != nil && (!ok || e.Kind != catalog.NotReady) {
 				t.Error(err)
 			}

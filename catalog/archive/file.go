@@ -44,7 +44,7 @@ var (
 	errFileVersion  = errors.New("it is no snapshot of this version")
 )
 
-// loadFile takes the snapshot file in, if there is one that can be used.
+// loadFile reads the snapshot file, if there is one that can be used.
 func (a *Archive) loadFile() {
 	if a.opt.Snapshot == "" {
 		return
@@ -55,19 +55,19 @@ func (a *Archive) loadFile() {
 	case err != nil:
 		a.log.Warn("the archive's snapshot is not used, all manifests are read", "path", a.opt.Snapshot, "error", err)
 	default:
-		a.known = k
+		a.inventory = k
 	}
 }
 
 // saveFile replaces the snapshot file if something is new. A failure costs reading manifests again, nothing else.
 func (a *Archive) saveFile() {
 	// The lock is held until the file is written: partitions that are listed meanwhile come into the view after it.
-	a.known.mu.Lock()
-	defer a.known.mu.Unlock()
-	if a.opt.Snapshot == "" || !a.known.dirty {
+	a.inventory.mu.Lock()
+	defer a.inventory.mu.Unlock()
+	if a.opt.Snapshot == "" || !a.inventory.dirty {
 		return
 	}
-	if err := writeFile(a.opt.Snapshot, a.opt.Identity, a.known); err != nil {
+	if err := writeFile(a.opt.Snapshot, a.opt.Identity, a.inventory); err != nil {
 		if a.unsaving.Failed(time.Now(), "", true) {
 			a.log.Warn("the archive's snapshot could not be written", "path", a.opt.Snapshot, "error", err)
 		}
@@ -76,10 +76,10 @@ func (a *Archive) saveFile() {
 	if _, logged := a.unsaving.Over(time.Now()); logged {
 		a.log.Info("the archive's snapshot is written again", "path", a.opt.Snapshot)
 	}
-	a.known.dirty = false
+	a.inventory.dirty = false
 }
 
-func readFile(path, identity string) (*known, error) {
+func readFile(path, identity string) (*inventory, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func readFile(path, identity string) (*known, error) {
 }
 
 // writeFile replaces the file.
-func writeFile(path, identity string, k *known) error {
+func writeFile(path, identity string, k *inventory) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -101,11 +101,11 @@ func writeFile(path, identity string, k *known) error {
 	return atomicfile.Write(path, filepath.Base(path)+".tmp", 0o600, func(w io.Writer) error { return encode(w, identity, k) })
 }
 
-// encode writes what is known of manifests that are fine. The same knowledge gives the same bytes.
-func encode(w io.Writer, identity string, k *known) error {
+// encode writes the manifests that have no flaw. The same inventory gives the same bytes.
+func encode(w io.Writer, identity string, k *inventory) error {
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
-	e := encoder{known: k, origins: make(map[uint32]uint64)}
+	e := encoder{inventory: k, origins: make(map[uint32]uint64)}
 	e.b = append(e.b, fileMagic...)
 	e.text(identity)
 	entries := make([]*entry, 0, k.entries.size)
@@ -143,9 +143,9 @@ func encode(w io.Writer, identity string, k *known) error {
 }
 
 type encoder struct {
-	b       []byte
-	known   *known
-	origins map[uint32]uint64 // their numbers in the file
+	b         []byte
+	inventory *inventory
+	origins   map[uint32]uint64 // their numbers in the file
 }
 
 func (e *encoder) number(v uint64)      { e.b = binary.AppendUvarint(e.b, v) }
@@ -190,7 +190,7 @@ func (e *encoder) segment(x *entry) {
 		at = uint64(len(e.origins))
 		e.origins[x.from] = at
 		e.number(recordOrigin)
-		from := e.known.origins.get(x.from)
+		from := e.inventory.origins.get(x.from)
 		e.text(from.prefix)
 		e.text(from.cluster)
 	}
@@ -211,7 +211,7 @@ func (e *encoder) segment(x *entry) {
 }
 
 // decode reads a file of so many bytes and trusts nothing in it.
-func decode(r io.Reader, size int64, identity string) (*known, error) {
+func decode(r io.Reader, size int64, identity string) (*inventory, error) {
 	const trailer = 4
 	if size < int64(len(fileMagic)+trailer) {
 		return nil, errFileVersion
@@ -224,7 +224,7 @@ func decode(r io.Reader, size int64, identity string) (*known, error) {
 	if own := d.text(); d.err == nil && own != identity {
 		return nil, errOtherArchive
 	}
-	k := newKnown()
+	k := newInventory()
 	d.records(k)
 	if d.err == nil {
 		if _, err := d.in.ReadByte(); err != io.EOF {
@@ -335,7 +335,7 @@ func (d *decoder) epochs() []segment.EpochStart {
 
 func (d *decoder) mark() mark { return mark{d.uuid(), d.signed(), d.signed()} }
 
-func (d *decoder) records(k *known) {
+func (d *decoder) records(k *inventory) {
 	for d.err == nil {
 		switch d.number(recordLineage) {
 		case recordEnd:
@@ -365,7 +365,7 @@ func (d *decoder) records(k *known) {
 	}
 }
 
-func (d *decoder) segment(k *known) {
+func (d *decoder) segment(k *inventory) {
 	at := d.number(most31)
 	m := d.mark()
 	x := &entry{size: capped(m.size), modTime: m.modTime}

@@ -17,8 +17,8 @@ import (
 	"coldtap/tier"
 )
 
-func testKnown() *known {
-	k := newKnown()
+func testKnown() *inventory {
+	k := newInventory()
 	for n := range uint64(5) {
 		m := makeSegment(n+1, int32(n), int64(100*n), int64(100*n+99))
 		m.Partition.Partition = int32(n / 2)
@@ -34,7 +34,7 @@ func testKnown() *known {
 }
 
 // plain is what a snapshot file holds of it, by id and by partition.
-func plain(k *known) (entries map[segment.UUID]string, lineages map[tier.PartitionID]*lineage) {
+func plain(k *inventory) (entries map[segment.UUID]string, lineages map[tier.PartitionID]*lineage) {
 	entries, lineages = make(map[segment.UUID]string), make(map[tier.PartitionID]*lineage)
 	for e := range k.entries.all {
 		if !e.flawed {
@@ -49,13 +49,13 @@ func plain(k *known) (entries map[segment.UUID]string, lineages map[tier.Partiti
 	return entries, lineages
 }
 
-func samePlain(a, b *known) bool {
+func samePlain(a, b *inventory) bool {
 	x, xl := plain(a)
 	y, yl := plain(b)
 	return reflect.DeepEqual(x, y) && reflect.DeepEqual(xl, yl)
 }
 
-func encoded(t testing.TB, k *known) []byte {
+func encoded(t testing.TB, k *inventory) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	if err := encode(&out, "identity", k); err != nil {

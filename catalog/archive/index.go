@@ -13,8 +13,8 @@ const (
 	fullOf5 = 4
 )
 
-// index finds entries by their segments' ids: an open table, whose entries tell their ids themselves. The ids are a
-// stranger's, so they are hashed with a seed.
+// index finds entries by their segments' ids: an open table, whose entries hold their ids themselves. The ids come
+// from the bucket, so they are hashed with a seed.
 type index struct {
 	seed  maphash.Seed
 	slots []*entry

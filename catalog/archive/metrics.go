@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are an archive's own beside what every catalog tells.
+// metrics are an archive's own, beside those of every catalog.
 type metrics struct {
 	*catalog.Metrics
 	read     prometheus.Counter

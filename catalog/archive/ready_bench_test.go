@@ -60,8 +60,8 @@ func (*hugeBucket) String() string { return "huge" }
 func (*hugeBucket) Close() error   { return nil }
 
 // known is what a snapshot file has of the bucket.
-func (h *hugeBucket) known() *known {
-	k := newKnown()
+func (h *hugeBucket) known() *inventory {
+	k := newInventory()
 	for _, m := range h.made {
 		e := &entry{seg: &m.Segment, from: k.origins.number("", ""), size: 700, modTime: time.Unix(1, 0).UnixNano(), logSize: uint32(m.Size), filesSize: 31}
 		k.link(e)

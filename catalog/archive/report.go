@@ -20,11 +20,11 @@ const (
 	UnknownVersion Problem = "unknown_version" // a manifest of a version that this program does not read
 	Undescribed    Problem = "undescribed"     // a manifest that does not say which segment it describes (Aiven's of before September 2023)
 	Misplaced      Problem = "misplaced"       // a manifest under the key of another segment, or a segment's id or topic's name used twice
-	Changing       Problem = "changing"        // overwritten while it was read: the next listing tells
+	Changing       Problem = "changing"        // overwritten while it was read: the next listing decides
 	Duplicate      Problem = "duplicate"       // the same range of the same lineage is there again, and that copy is served
 	Divergent      Problem = "divergent"       // of a lineage that lost (a deposed leader's): never served
 	Gap            Problem = "gap"             // offsets between two segments that no segment holds: reads there fail
-	NoLineage      Problem = "no_lineage"      // the newest checkpoint cannot be used: the segments alone tell the lineage, and nothing tells of DeleteRecords
+	NoLineage      Problem = "no_lineage"      // the newest checkpoint cannot be used: the lineage comes from the segments alone, and DeleteRecords are not seen
 	DamagedStart   Problem = "damaged_start"   // a start object that cannot be believed: its partition is left out
 	OtherCluster   Problem = "other_cluster"   // a segment of another cluster than the one that is served
 )

@@ -13,11 +13,11 @@ import (
 	"coldtap/tier"
 )
 
-// queued is how many manifests the listing may be ahead of the readers: those of a page of 1,000 keys and more, so that
-// the readers have work while the next page comes. 300 bytes each.
+// queued is how many manifests the listing may be ahead of the workers that read them: more than those of a page of
+// 1,000 keys, so that the workers have work while the next page comes. 300 bytes each.
 const queued = 1024
 
-// scan is one listing: of the bucket, or of a partition alone into a knowledge of its own.
+// scan is one listing: of the bucket, or of a partition alone into an inventory of its own.
 type scan struct {
 	store    *rangeio.Client
 	layout   layout.Manifests
@@ -31,14 +31,14 @@ type scan struct {
 	// By the listing alone.
 	objects, foreign int64
 
-	known *known // its lock guards the rest too
+	inventory *inventory // its lock guards the rest too
 
 	starts    map[tier.PartitionID]start
 	manifests int64 // listed
-	settled   int64 // of them, those that were read, or known
+	done      int64 // of them, those that were read or were known
 	read      int64
 	withheld  error // the first object that the store did not give
-	unsure    bool  // something changed while it was read: another listing tells more
+	changing  bool  // something changed while it was read: another listing is needed
 }
 
 // group is a segment's objects, as listed; a zero Key = not there.
@@ -56,12 +56,12 @@ type job struct {
 // run lists the store and reads what is not known. An error is the store's: what was read by then stays known.
 func (s *scan) run(ctx context.Context) error {
 	jobs := make(chan job, queued)
-	return parallel(ctx, s.parallel, jobs, s.take, func(ctx context.Context) error { return s.list(ctx, jobs) })
+	return parallel(ctx, s.parallel, jobs, s.readObject, func(ctx context.Context) error { return s.list(ctx, jobs) })
 }
 
-// parallel runs take for each job that feed sends, so many at a time, until feed returns or anything fails. The error
-// is the first one. It closes jobs.
-func parallel[J any](ctx context.Context, n int, jobs chan J, take func(context.Context, J) error, feed func(context.Context) error) error {
+// parallel runs work for each job that feed sends, n at a time, until feed returns or anything fails. The error is the
+// first one. It closes jobs.
+func parallel[J any](ctx context.Context, n int, jobs chan J, work func(context.Context, J) error, feed func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
@@ -71,7 +71,7 @@ func parallel[J any](ctx context.Context, n int, jobs chan J, take func(context.
 				if ctx.Err() != nil {
 					continue
 				}
-				if err := take(ctx, j); err != nil {
+				if err := work(ctx, j); err != nil {
 					cancel(err)
 				}
 			}
@@ -108,7 +108,7 @@ func (s *scan) list(ctx context.Context, jobs chan<- job) error {
 				return send(ctx, jobs, job{group: group{name: name}, start: o})
 			}
 			if name != g.name {
-				if err := s.consider(ctx, &g, jobs); err != nil {
+				if err := s.addGroup(ctx, &g, jobs); err != nil {
 					return err
 				}
 				g = group{name: name}
@@ -124,7 +124,7 @@ func (s *scan) list(ctx context.Context, jobs chan<- job) error {
 			return nil
 		})
 		if err == nil {
-			err = s.consider(ctx, &g, jobs)
+			err = s.addGroup(ctx, &g, jobs)
 		}
 		if err != nil {
 			return err
@@ -133,8 +133,8 @@ func (s *scan) list(ctx context.Context, jobs chan<- job) error {
 	return nil
 }
 
-// consider takes a segment of which all objects were listed.
-func (s *scan) consider(ctx context.Context, g *group, jobs chan<- job) error {
+// addGroup is called for a segment once all its objects are listed.
+func (s *scan) addGroup(ctx context.Context, g *group, jobs chan<- job) error {
 	if g.manifest.Key == "" {
 		if o := g.log; o.Key != "" {
 			s.tally.add(Orphan, o.Key, fmt.Sprintf("%d bytes, no manifest beside it", o.Size))
@@ -143,35 +143,35 @@ func (s *scan) consider(ctx context.Context, g *group, jobs chan<- job) error {
 		}
 		return nil
 	}
-	if s.isKnown(g) {
+	if s.reuse(g) {
 		return nil
 	}
 	return send(ctx, jobs, job{group: *g})
 }
 
-// isKnown settles a group whose manifest need not be read.
-func (s *scan) isKnown(g *group) bool {
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+// reuse says whether a group's manifest need not be read, and takes the group over then.
+func (s *scan) reuse(g *group) bool {
+	s.inventory.mu.Lock()
+	defer s.inventory.mu.Unlock()
 	s.manifests++
-	e := s.known.entries.get(g.name.ID)
+	e := s.inventory.entries.get(g.name.ID)
 	switch {
 	case s.isOvertaken(g.name.Partition):
-		s.advance()
+		s.countDone()
 		return true
 	case e == nil:
-		s.known.link(&entry{seen: s.number, pending: true, seg: placeholder(&g.name)})
+		s.inventory.link(&entry{seen: s.number, pending: true, seg: placeholder(&g.name)})
 	case e.seen == s.number, e.seg.Partition != g.name.Partition && s.isOvertaken(e.seg.Partition):
 		s.tally.add(Misplaced, g.manifest.Key, "another segment of the bucket has the same id")
-		s.advance()
+		s.countDone()
 		return true
-	case s.known.is(e, &g.name, &g.manifest):
+	case s.inventory.isUnchanged(e, &g.name, &g.manifest):
 		e.seen = s.number
-		s.judge(e, g)
-		s.advance()
+		s.checkSizes(e, g)
+		s.countDone()
 		return true
 	default:
-		e.seen = s.number // the id is taken
+		e.seen = s.number // no other segment of this listing may have the id
 	}
 	return false
 }
@@ -179,8 +179,8 @@ func (s *scan) isKnown(g *group) bool {
 // isOvertaken says that a partition was listed alone since this listing began, and what this one has of it may be
 // older.
 func (s *scan) isOvertaken(id tier.PartitionID) bool {
-	p := s.known.partitions[id]
-	return p != nil && p.looked > s.number
+	p := s.inventory.partitions[id]
+	return p != nil && p.listedAlone > s.number
 }
 
 // placeholder is what a key says of a segment.
@@ -188,10 +188,10 @@ func placeholder(n *layout.Name) *tier.Segment {
 	return &tier.Segment{ID: n.ID, Partition: n.Partition, Topic: n.Topic, BaseOffset: n.BaseOffset}
 }
 
-// judge compares a manifest with what else the listing has of its segment; the caller holds the lock.
-func (s *scan) judge(e *entry, g *group) {
+// checkSizes compares a manifest with the segment's other objects in the listing; the caller holds the lock.
+func (s *scan) checkSizes(e *entry, g *group) {
 	if e.flawed {
-		s.tally.addFinding(s.known.flaws[e.seg.ID])
+		s.tally.addFinding(s.inventory.flaws[e.seg.ID])
 		return
 	}
 	why := ""
@@ -208,25 +208,25 @@ func (s *scan) judge(e *entry, g *group) {
 	if why != "" {
 		s.tally.add(Incomplete, g.manifest.Key, why)
 	}
-	s.known.use(e, why == "")
+	s.inventory.setUsable(e, why == "")
 }
 
-// advance counts a manifest that is settled; the caller holds the lock.
-func (s *scan) advance() {
-	s.settled++
+// countDone counts a manifest that was read or need not be; the caller holds the lock.
+func (s *scan) countDone() {
+	s.done++
 	if s.progress != nil {
-		s.progress(s.settled, s.manifests)
+		s.progress(s.done, s.manifests)
 	}
 }
 
-// take reads one object.
-func (s *scan) take(ctx context.Context, j job) error {
+// readObject reads a manifest or a start object.
+func (s *scan) readObject(ctx context.Context, j job) error {
 	if j.start.Key != "" {
-		return s.takeStart(ctx, &j)
+		return s.readStart(ctx, &j)
 	}
 	d, _, err := s.layout.ReadManifest(ctx, j.manifest)
 	if isFaulty(err) {
-		d, _, err = s.layout.ReadManifest(ctx, j.manifest) // it may have come about on the way, and is remembered
+		d, _, err = s.layout.ReadManifest(ctx, j.manifest) // the fault may be in the answer, and a faulty manifest is remembered
 	}
 	switch {
 	case err != nil:
@@ -235,15 +235,15 @@ func (s *scan) take(ctx context.Context, j job) error {
 	case max(d.LogSize, d.FilesSize, j.manifest.Size) >= math.MaxUint32:
 		err = &layout.Error{Object: j.manifest.Key, Err: fmt.Errorf("objects of %d and %d bytes: a log has at most 2 GiB", d.LogSize, d.FilesSize)}
 	}
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+	s.inventory.mu.Lock()
+	defer s.inventory.mu.Unlock()
 	s.read++
-	old := s.known.entries.get(j.name.ID)
+	old := s.inventory.entries.get(j.name.ID)
 	if s.isOvertaken(j.name.Partition) {
 		if old != nil && old.pending && old.seg.Partition == j.name.Partition {
-			s.known.drop(j.name.ID)
+			s.inventory.drop(j.name.ID)
 		}
-		s.advance()
+		s.countDone()
 		return nil
 	}
 	e := &entry{size: capped(j.manifest.Size), modTime: j.manifest.ModTime.UnixNano(), seen: s.number}
@@ -251,33 +251,33 @@ func (s *scan) take(ctx context.Context, j job) error {
 	switch {
 	case err == nil:
 		e.seg, e.logSize, e.filesSize = &d.Segment, capped(d.LogSize), capped(d.FilesSize)
-		e.from = s.known.origins.number(j.name.Prefix, d.ClusterID)
-		s.judge(s.known.put(e, nil), &j.group)
+		e.from = s.inventory.origins.number(j.name.Prefix, d.ClusterID)
+		s.checkSizes(s.inventory.put(e, nil), &j.group)
 	case isFault:
 		flaw := &Finding{problemOf(fault.Err), j.manifest.Key, fault.Err.Error()}
-		e.from, e.seg = s.known.origins.number(j.name.Prefix, ""), placeholder(&j.name)
+		e.from, e.seg = s.inventory.origins.number(j.name.Prefix, ""), placeholder(&j.name)
 		s.tally.addFinding(flaw)
-		if len(s.known.flaws) < maxFlawed {
-			s.known.put(e, flaw)
+		if len(s.inventory.flaws) < maxFlawed {
+			s.inventory.put(e, flaw)
 		} else {
-			s.known.drop(j.name.ID)
+			s.inventory.drop(j.name.ID)
 		}
 	case isWithheld(err):
-		// Forgotten, so that every listing tries: what is restored looks the same in a listing.
-		s.withhold(j.manifest.Key, err)
-		s.known.drop(j.name.ID)
+		// Dropped, so that every listing tries again: an object that was restored looks the same in a listing.
+		s.reportWithheld(j.manifest.Key, err)
+		s.inventory.drop(j.name.ID)
 	case isGone(err):
-		s.known.drop(j.name.ID)
+		s.inventory.drop(j.name.ID)
 	case isOverwritten(err):
-		s.unsure = true
+		s.changing = true
 		s.tally.add(Changing, j.manifest.Key, err.Error())
 		if old != nil && old.pending {
-			s.known.drop(j.name.ID)
+			s.inventory.drop(j.name.ID)
 		}
 	default:
 		return err
 	}
-	s.advance()
+	s.countDone()
 	return nil
 }
 
@@ -304,8 +304,8 @@ func isWithheld(err error) bool {
 	return ok
 }
 
-// withhold reports an object that the store does not give; the caller holds the lock. It gives why.
-func (s *scan) withhold(key string, err error) (why string) {
+// reportWithheld reports an object that the store does not give; the caller holds the lock. It gives why.
+func (s *scan) reportWithheld(key string, err error) (why string) {
 	if s.withheld == nil {
 		s.withheld = err
 	}
@@ -324,10 +324,10 @@ func isOverwritten(err error) bool {
 	return rangeio.IsKind(err, rangeio.Changed, rangeio.BadRange, rangeio.BadAnswer)
 }
 
-// startTries is how often a start object is read that is overwritten meanwhile, or whose answer is no good.
+// startTries is how often a start object is read that is overwritten meanwhile, or whose answer is faulty.
 const startTries = 3
 
-func (s *scan) takeStart(ctx context.Context, j *job) error {
+func (s *scan) readStart(ctx context.Context, j *job) error {
 	var got *layout.Start
 	var err error
 	for range startTries {
@@ -335,8 +335,8 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 			break
 		}
 	}
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+	s.inventory.mu.Lock()
+	defer s.inventory.mu.Unlock()
 	fault, isFault := errors.AsType[*layout.Error](err)
 	st := start{topic: j.name.Topic}
 	switch {
@@ -346,13 +346,13 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 		st.flaw = fault.Err.Error()
 		s.tally.add(DamagedStart, j.start.Key, st.flaw)
 	case isWithheld(err):
-		st.flaw = s.withhold(j.start.Key, err)
+		st.flaw = s.reportWithheld(j.start.Key, err)
 	case isGone(err):
 		return nil
 	case isOverwritten(err):
-		s.unsure = true
+		s.changing = true
 		s.tally.add(Changing, j.start.Key, err.Error())
-		if p := s.known.partitions[j.name.Partition]; p != nil && p.start != nil {
+		if p := s.inventory.partitions[j.name.Partition]; p != nil && p.start != nil {
 			st = *p.start
 		} else {
 			st.flaw = err.Error()
@@ -364,14 +364,14 @@ func (s *scan) takeStart(ctx context.Context, j *job) error {
 	return nil
 }
 
-// finish forgets what a complete listing did not have; the caller holds the lock.
+// finish drops what a complete listing did not have; the caller holds the lock.
 func (s *scan) finish() {
-	for id, p := range s.known.partitions {
+	for id, p := range s.inventory.partitions {
 		if s.isOvertaken(id) {
-			s.known.sweep(p, func(e *entry) bool { return e.pending })
+			s.inventory.sweep(p, func(e *entry) bool { return e.pending })
 			continue
 		}
-		s.known.sweep(p, func(e *entry) bool { return e.seen != s.number })
+		s.inventory.sweep(p, func(e *entry) bool { return e.seen != s.number })
 		now, ok := s.starts[id]
 		switch {
 		case ok && (p.start == nil || *p.start != now):
@@ -380,27 +380,27 @@ func (s *scan) finish() {
 			p.start, p.touched = nil, true
 		}
 		if p.entries == nil && p.start == nil && !p.touched {
-			delete(s.known.partitions, id)
+			delete(s.inventory.partitions, id)
 		}
 	}
 	for id, now := range s.starts {
-		if s.known.partitions[id] == nil {
-			p := s.known.partition(id)
+		if s.inventory.partitions[id] == nil {
+			p := s.inventory.partition(id)
 			p.start, p.touched = &now, true
 		}
 	}
 }
 
-// abandon forgets what was about to be read when a listing failed; the caller holds the lock.
+// abandon drops what was about to be read when a listing failed; the caller holds the lock.
 func (s *scan) abandon() {
-	for _, p := range s.known.partitions {
-		s.known.sweep(p, func(e *entry) bool { return e.pending })
+	for _, p := range s.inventory.partitions {
+		s.inventory.sweep(p, func(e *entry) bool { return e.pending })
 	}
 }
 
 // readLineages reads the checkpoints of segments that became the newest of their partitions.
-func (s *scan) readLineages(ctx context.Context, wanted []*unsettled) error {
-	jobs := make(chan *unsettled)
+func (s *scan) readLineages(ctx context.Context, wanted []*resolution) error {
+	jobs := make(chan *resolution)
 	return parallel(ctx, min(s.parallel, len(wanted)), jobs, s.readLineage, func(ctx context.Context) error {
 		for _, u := range wanted {
 			if err := send(ctx, jobs, u); err != nil {
@@ -411,14 +411,14 @@ func (s *scan) readLineages(ctx context.Context, wanted []*unsettled) error {
 	})
 }
 
-func (s *scan) readLineage(ctx context.Context, u *unsettled) error {
+func (s *scan) readLineage(ctx context.Context, u *resolution) error {
 	l := &lineage{of: u.mark}
 	checkpoint, _, err := s.layout.ReadCheckpoint(ctx, u.seg, u.mark.size)
 	if isFaulty(err) {
 		checkpoint, _, err = s.layout.ReadCheckpoint(ctx, u.seg, u.mark.size)
 	}
 	fault, isFault := errors.AsType[*layout.Error](err)
-	unsure := false
+	changing := false
 	switch {
 	case err == nil && !fits(checkpoint, u.seg):
 		last := checkpoint.Epochs[len(checkpoint.Epochs)-1]
@@ -429,21 +429,21 @@ func (s *scan) readLineage(ctx context.Context, u *unsettled) error {
 		l.why = fault.Err.Error()
 	case isWithheld(err):
 		l.why, _ = rangeio.Withheld(err)
-		l.of.id = segment.UUID{} // once the partition changes, it is tried again
+		l.of.id = segment.UUID{} // it is tried again when the partition changes
 	case isGone(err) || isOverwritten(err):
 		l.why = err.Error()
-		l.of.id = segment.UUID{} // the next listing tells
-		unsure = true
+		l.of.id = segment.UUID{} // the next listing tries again
+		changing = true
 	default:
 		return err
 	}
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+	s.inventory.mu.Lock()
+	defer s.inventory.mu.Unlock()
 	u.lineage = l
-	s.unsure = s.unsure || unsure
+	s.changing = s.changing || changing
 	if !s.isOvertaken(u.id) {
-		s.known.partition(u.id).lineage = l
-		s.known.dirty = true
+		s.inventory.partition(u.id).lineage = l
+		s.inventory.dirty = true
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	"coldtap/tier"
 )
 
-// unsettled is a partition in which something changed.
-type unsettled struct {
+// resolution is a partition as its manifests describe it: which copies count, its lineage, its start.
+type resolution struct {
 	id      tier.PartitionID
 	topic   string
-	entries []*entry // those that count, by age, of several copies of a range the last one
+	entries []*entry // those that count, by age; of several copies of a range the last one
 	newest  *entry   // nil when there is none
 	start   *start   // nil when there is no start object
 	lineage *lineage // nil when there is no newest
@@ -27,19 +27,19 @@ type unsettled struct {
 	mark mark
 }
 
-// census is what all usable manifests together decide.
-type census struct {
+// names are the cluster's id and the topics' names, which all usable manifests together decide.
+type names struct {
 	cluster string
-	names   map[segment.UUID]topicName
+	topics  map[segment.UUID]topicName
 }
 
-// topicName is a topic's name, and the event that told it.
+// topicName is a topic's name, and the time of the event that has it.
 type topicName struct {
 	name string
 	at   int64
 }
 
-// severalClusters says that nobody chose among the clusters of a bucket.
+// severalClusters says that the bucket holds several clusters, and the configuration names none of them.
 type severalClusters struct{ segments map[string]int }
 
 func (e *severalClusters) Error() string {
@@ -50,10 +50,10 @@ func (e *severalClusters) Error() string {
 	return "the bucket holds segments of several clusters, and none was chosen: " + strings.Join(list[:min(len(list), maxExamples)], ", ")
 }
 
-// count takes the census; the caller holds the lock. Of a topic id's names the one with the newest event counts; chosen
-// is the cluster that is served, "" = the only one.
-func (k *known) count(chosen string) (*census, error) {
-	c := &census{cluster: chosen, names: make(map[segment.UUID]topicName)}
+// decideNames goes through all usable manifests; the caller holds the lock. Of a topic id's names the one with the
+// newest event counts. chosen is the cluster that is served, "" = the only one.
+func (k *inventory) decideNames(chosen string) (*names, error) {
+	c := &names{cluster: chosen, topics: make(map[segment.UUID]topicName)}
 	clusters := make(map[string]int)
 	segments := make([]int, len(k.origins.all()))
 	for e := range k.entries.all {
@@ -64,9 +64,9 @@ func (k *known) count(chosen string) (*census, error) {
 		if own := k.origins.get(e.from).cluster; own != "" && chosen != "" && own != chosen {
 			continue
 		}
-		now, have := topicName{e.seg.Topic, e.seg.EventTime}, c.names[e.seg.Partition.Topic]
+		now, have := topicName{e.seg.Topic, e.seg.EventTime}, c.topics[e.seg.Partition.Topic]
 		if cmp.Or(cmp.Compare(now.at, have.at), strings.Compare(now.name, have.name)) > 0 || have.name == "" {
-			c.names[e.seg.Partition.Topic] = now
+			c.topics[e.seg.Partition.Topic] = now
 		}
 	}
 	for i, n := range segments {
@@ -90,19 +90,19 @@ func (k *known) count(chosen string) (*census, error) {
 	return c, nil
 }
 
-// renamed touches the partitions of topics whose name another manifest decides than before; the caller holds the lock.
-func (k *known) renamed(before, now *census) {
+// touchRenamed touches the partitions of topics whose name is another one than before; the caller holds the lock.
+func (k *inventory) touchRenamed(before, now *names) {
 	for id, p := range k.partitions {
-		if p.entries != nil && before.names[id.Topic].name != now.names[id.Topic].name {
+		if p.entries != nil && before.topics[id.Topic].name != now.topics[id.Topic].name {
 			p.touched = true
 		}
 	}
 }
 
-// gather sorts the manifests of a partition; the caller holds the lock.
-func (k *known) gather(id tier.PartitionID, c *census) *unsettled {
+// resolve decides which manifests of a partition count; the caller holds the lock.
+func (k *inventory) resolve(id tier.PartitionID, c *names) *resolution {
 	p := k.partition(id)
-	u := &unsettled{id: id, topic: c.names[id.Topic].name}
+	u := &resolution{id: id, topic: c.topics[id.Topic].name}
 	if p.start != nil && (p.start.cluster == "" || p.start.cluster == c.cluster) {
 		u.start = p.start
 		if u.topic == "" {
@@ -135,10 +135,10 @@ func (k *known) gather(id tier.PartitionID, c *census) *unsettled {
 }
 
 // lacksLineage says that the newest segment's checkpoint has to be read.
-func (u *unsettled) lacksLineage() bool { return u.newest != nil && u.lineage == nil }
+func (u *resolution) lacksLineage() bool { return u.newest != nil && u.lineage == nil }
 
 // sort orders the entries and leaves out all but the last copy of each range.
-func (u *unsettled) sort() {
+func (u *resolution) sort() {
 	slices.SortFunc(u.entries, byAge)
 	type offsets struct{ base, end int64 }
 	last := make(map[offsets][]*entry, len(u.entries))
@@ -164,8 +164,8 @@ func nameOf(s *tier.Segment) string {
 	return fmt.Sprintf("segment %v of %s-%d, offsets %d to %d", s.ID, s.Topic, s.Partition.Partition, s.BaseOffset, s.EndOffset)
 }
 
-// changes say what the partition is now.
-func (u *unsettled) changes() []tier.Change {
+// changes replace the partition in the tier.
+func (u *resolution) changes() []tier.Change {
 	forget := tier.PartitionForgotten{Partition: u.id}
 	if u.start != nil && u.start.flaw != "" || u.start == nil && u.newest == nil {
 		// What retention has deleted must not come back, so without a start object that can be believed nothing is served.
@@ -184,7 +184,7 @@ func (u *unsettled) changes() []tier.Change {
 	}
 	if l != nil && !u.isPlain(l.checkpoint) {
 		var holds bool
-		if holds, start = u.weigh(l.checkpoint, changes); !holds {
+		if holds, start = u.applyCheckpoint(l.checkpoint, changes); !holds {
 			u.tally.add(NoLineage, nameOf(u.newest.seg), "its own checkpoint does not hold it")
 			l = nil
 		}
@@ -201,14 +201,15 @@ func (u *unsettled) changes() []tier.Change {
 	return changes
 }
 
-// isPlain says, without a model of all segments, that the newest one's checkpoint holds it, and tells no start:
-// whatever the other segments are. It is so for nearly every partition, and halves the time of a start.
-func (u *unsettled) isPlain(c *layout.Checkpoint) bool {
-	top := 0 // epochs without records tell nothing
+// isPlain says, without a model of all segments, that the newest segment is in the lineage of its own checkpoint, and
+// that the checkpoint implies no start, whatever the other segments are. It is so for nearly every partition, and
+// halves the time of a start.
+func (u *resolution) isPlain(c *layout.Checkpoint) bool {
+	top := 0 // epochs without records do not count
 	for top+1 < len(c.Epochs) && c.Epochs[top+1].StartOffset == c.Epochs[top].StartOffset {
 		top++
 	}
-	// What lies below the checkpoint's first epoch is derived of the other segments.
+	// What lies below the checkpoint's first epoch is derived from the other segments.
 	if u.newest.seg.Epochs[0].Epoch < c.Epochs[top].Epoch {
 		return false
 	}
@@ -222,9 +223,9 @@ func (u *unsettled) isPlain(c *layout.Checkpoint) bool {
 	return p.Readable(u.newest.seg.ID)
 }
 
-// weigh makes a model of the partition: whether the newest segment's checkpoint holds it, and the start that it tells,
-// -1 for none.
-func (u *unsettled) weigh(c *layout.Checkpoint, loads []tier.Change) (holds bool, start int64) {
+// applyCheckpoint makes a model of the partition, and says whether the newest segment is in the lineage of its own
+// checkpoint, and which start the checkpoint implies, -1 for none.
+func (u *resolution) applyCheckpoint(c *layout.Checkpoint, loads []tier.Change) (holds bool, start int64) {
 	m := model{tier.New(), u.id}
 	m.apply(loads...)
 	p := m.apply(tier.LineageChanged{Partition: u.id, Epochs: c.Epochs})
@@ -252,8 +253,8 @@ func (m *model) apply(changes ...tier.Change) *tier.Partition {
 	return p
 }
 
-// examine reports what readers of the partition will run into.
-func (u *unsettled) examine(p *tier.Partition) {
+// reportProblems reports what readers of the partition will run into.
+func (u *resolution) reportProblems(p *tier.Partition) {
 	var readable []*tier.Segment
 	for _, s := range p.Segments(true) {
 		if p.Readable(s.ID) {

@@ -33,9 +33,9 @@ func refreshed(t *testing.T, a *Archive, id tier.PartitionID) {
 	}
 }
 
-// TestH6RefreshLooks: right after a listing that found nothing new, what came and what went since is seen, with one
+// TestH6RefreshLists: right after a listing that found nothing new, what came and what went since is seen, with one
 // listing of the partition's folder and the new manifest's two GETs. Its name is not needed to be in the view any more.
-func TestH6RefreshLooks(t *testing.T) {
+func TestH6RefreshLists(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
 	elsewhere := makeSegment(9, 0, 0, 9)
@@ -95,9 +95,9 @@ func TestH6RefreshLooks(t *testing.T) {
 	}
 }
 
-// TestH6NewerLookWins, whichever ends first: a long listing of the bucket has passed the partition, or reads its
+// TestH6NewerListingWins, whichever ends first: a long listing of the bucket has passed the partition, or reads its
 // manifests, while the partition is listed alone.
-func TestH6NewerLookWins(t *testing.T) {
+func TestH6NewerListingWins(t *testing.T) {
 	for name, at := range map[string]func(all [3]*made) (faultstore.Op, string){
 		"before the partition's keys": func([3]*made) (faultstore.Op, string) { return faultstore.List, "" },
 		"among its keys": func(all [3]*made) (faultstore.Op, string) {
@@ -145,7 +145,7 @@ func TestH6NewerLookWins(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantServed(t, a, 2, 3, 4, 5)
-			if n := a.known.entries.size; n != 4 {
+			if n := a.inventory.entries.size; n != 4 {
 				t.Errorf("%d manifests are known", n)
 			}
 			relist(t, a)
@@ -155,9 +155,9 @@ func TestH6NewerLookWins(t *testing.T) {
 	}
 }
 
-// TestH6BucketListedDuringALook: what the listing of a partition has is older than what a listing of the bucket took
+// TestH6BucketListedDuringAListing: what the listing of a partition has is older than what a listing of the bucket took
 // over that began after it.
-func TestH6BucketListedDuringALook(t *testing.T) {
+func TestH6BucketListedDuringAListing(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
 	a := b.open(t, Options{})
@@ -185,8 +185,8 @@ func TestH6BucketListedDuringALook(t *testing.T) {
 	}
 }
 
-// TestLooksAreRationed: those who come together share one listing, and the next begins a second later.
-func TestLooksAreRationed(t *testing.T) {
+// TestListingsOfAPartitionAreRationed: those who come together share one listing, and the next begins a second later.
+func TestListingsOfAPartitionAreRationed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := aivenBucket(t, aiven.Options{})
 		three(b)
@@ -202,10 +202,10 @@ func TestLooksAreRationed(t *testing.T) {
 			clients.Wait()
 		}
 		// Of those who come together some may be late for the first, and are answered by the second.
-		if n, took := lists(), time.Since(began); n > 4 || took < 2*lookPause || took > 3*lookPause {
+		if n, took := lists(), time.Since(began); n > 4 || took < 2*listPause || took > 3*listPause {
 			t.Errorf("%d listings for three crowds, in %v", n, took)
 		}
-		impatient, cancel := context.WithTimeout(t.Context(), lookPause/2)
+		impatient, cancel := context.WithTimeout(t.Context(), listPause/2)
 		defer cancel()
 		if err := a.Refresh(impatient, part0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -221,7 +221,7 @@ func TestLooksAreRationed(t *testing.T) {
 			clients.Go(func() { refreshed(t, a, tier.PartitionID{Topic: topicA, Partition: n}) })
 		}
 		synctest.Wait()
-		if n := b.faults.Count(faultstore.List, nil); n != maxLooks {
+		if n := b.faults.Count(faultstore.List, nil); n != maxListings {
 			t.Errorf("%d listings at a time", n)
 		}
 		close(release)
@@ -243,7 +243,7 @@ func TestLooksAreRationed(t *testing.T) {
 }
 
 // An empty folder of a partition means that it is gone, but not when the store has nothing at all.
-func TestH6LookAtAnEmptyStore(t *testing.T) {
+func TestH6ListingOfAnEmptyStore(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	three(b)
 	a := b.open(t, Options{})
@@ -255,21 +255,21 @@ func TestH6LookAtAnEmptyStore(t *testing.T) {
 }
 
 // A partition that changes whenever it is looked at cannot be certain.
-func TestLookAtWhatChangesMeanwhile(t *testing.T) {
+func TestListingOfWhatChangesMeanwhile(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
 	a := b.open(t, Options{})
 	key := all[1].stem() + aiven.SuffixManifest
 	spoil := func() { b.Set(key, append(b.Bytes(key), ' ')) }
 	spoil()
-	b.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Exactly(key), Times: lookTries, Fault: faultstore.Fault{Do: spoil}})
+	b.faults.Inject(faultstore.Rule{Op: faultstore.Get, Key: faultstore.Exactly(key), Times: listTries, Fault: faultstore.Fault{Do: spoil}})
 	wantKind(t, a.Refresh(t.Context(), part0), catalog.NotReady, "changes while it is listed")
 	refreshed(t, a, part0)
 	wantServed(t, a, 1, 2, 3)
 }
 
-// TestLookSeesStartObject: it moves, is damaged, and is overwritten while it is read.
-func TestLookSeesStartObject(t *testing.T) {
+// TestListingSeesStartObject: it moves, is damaged, and is overwritten while it is read.
+func TestListingSeesStartObject(t *testing.T) {
 	b, l, view := nativeBucket(t)
 	p, topic := first(t, view)
 	key := l.StartKey(topic, p.ID())
@@ -325,7 +325,7 @@ func TestLookSeesStartObject(t *testing.T) {
 
 // A segment's id that another partition has, and a cluster that nobody named before, are told as a listing of the
 // bucket tells them.
-func TestLookMindsTheRestOfTheBucket(t *testing.T) {
+func TestListingOfAPartitionMindsTheRest(t *testing.T) {
 	b, _ := aivenBucket(t, aiven.Options{})
 	all := three(b)
 	other := makeSegment(9, 0, 0, 9)
@@ -346,9 +346,9 @@ func TestLookMindsTheRestOfTheBucket(t *testing.T) {
 	wantProblems(t, a, map[Problem]int64{Misplaced: 1})
 }
 
-// TestLooksAndListingsAgree: after whatever happened to a bucket, partition by partition, the view is the one that an
-// archive has which is opened now.
-func TestLooksAndListingsAgree(t *testing.T) {
+// TestListingsOfPartitionsAndBucketAgree: after whatever happened to a bucket, partition by partition, the view is the
+// one that an archive has which is opened now.
+func TestListingsOfPartitionsAndBucketAgree(t *testing.T) {
 	for seed := range uint64(40) {
 		b, _ := aivenBucket(t, aiven.Options{})
 		three(b)
@@ -376,12 +376,12 @@ func TestLooksAndListingsAgree(t *testing.T) {
 			}
 		}
 		for n := range int32(2) {
-			if done, err := a.tryLook(t.Context(), tier.PartitionID{Topic: topicA, Partition: n}); err != nil || !done {
+			if done, err := a.tryListing(t.Context(), tier.PartitionID{Topic: topicA, Partition: n}); err != nil || !done {
 				t.Fatal(done, err)
 			}
 		}
 		fresh := b.open(t, Options{})
-		if x, y := a.known.entries.size, fresh.known.entries.size; x != y {
+		if x, y := a.inventory.entries.size, fresh.inventory.entries.size; x != y {
 			t.Errorf("%d manifests are known, want %d", x, y)
 		}
 		sameView(t, a.Snapshot(), fresh.Snapshot())
@@ -425,7 +425,7 @@ func TestPlainPartitionsNeedNoModel(t *testing.T) {
 	plain := 0
 	for seed := range uint64(20_000) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		u := &unsettled{id: part0, topic: "orders"}
+		u := &resolution{id: part0, topic: "orders"}
 		lineages := [2][]segment.EpochStart{}
 		for i := range lineages {
 			at, epoch := int64(rnd.IntN(30)), int32(rnd.IntN(2))
@@ -465,7 +465,7 @@ func TestPlainPartitionsNeedNoModel(t *testing.T) {
 			}
 			plain++
 			u.lineage = nil
-			if holds, start := u.weigh(c, u.changes()); !holds || start >= 0 {
+			if holds, start := u.applyCheckpoint(c, u.changes()); !holds || start >= 0 {
 				t.Fatalf("seed %d: checkpoint %+v holds the newest %t, and tells the start %d", seed, c, holds, start)
 			}
 		}

@@ -13,45 +13,45 @@ import (
 	"coldtap/tier"
 )
 
-// known is what the bucket's manifests have told so far. It outlives a listing that fails, so that the next one goes on
-// where that ended. The listing of a partition works on one of its own (seed), which takes the partition's place here
-// when it is complete (replace).
-type known struct {
-	mu         sync.Mutex // guards all of it, and what it leads to
+// inventory is what is known of the bucket's manifests. It outlives a listing that fails, so that the next one goes on
+// where that ended. The listing of a partition works on an inventory of its own (copyOf), which takes the partition's
+// place here when the listing is complete (replace).
+type inventory struct {
+	mu         sync.Mutex // guards all of it, and all that it points to
 	entries    index
 	partitions map[tier.PartitionID]*partition
 	flaws      map[segment.UUID]*Finding // of entries that are flawed
-	names      map[segment.UUID]string   // of every topic that ever was in the view, by id
+	everNamed  map[segment.UUID]string   // names of every topic that ever was in the view, by id
 	origins    *origins
 	dirty      bool // something is known that the snapshot file does not have
 }
 
-// maxFlawed bounds the manifests that are remembered for being useless; those beyond are read again at each listing.
+// maxFlawed bounds the flawed manifests that are remembered; those beyond are read again in each listing.
 const maxFlawed = 1 << 16
 
-func newKnown() *known {
-	return &known{
+func newInventory() *inventory {
+	return &inventory{
 		entries: newIndex(), partitions: make(map[tier.PartitionID]*partition), flaws: make(map[segment.UUID]*Finding),
-		names: make(map[segment.UUID]string), origins: &origins{at: make(map[origin]uint32)},
+		everNamed: make(map[segment.UUID]string), origins: &origins{at: make(map[origin]uint32)},
 	}
 }
 
-// partition is what is known of one.
+// partition is what is known of a partition.
 type partition struct {
 	entries *entry // the first of its manifests
 	lineage *lineage
 	start   *start // nil when there is no start object
-	topic   string // its name when it was settled last
+	topic   string // its name when it was resolved last
 
-	touched   bool           // something changed since it was settled
-	rewritten []segment.UUID // of the manifests that went, or came back with another modification time, since it was settled
-	settled   uint32         // how often it was
-	looked    uint32         // the number of the listing of this partition alone that it is from; 0 = of none
-	tally     *tally         // what settling it found; nil = nothing
+	touched     bool           // something changed since it was resolved
+	rewritten   []segment.UUID // of manifests that went, or came back with another modification time, since it was resolved
+	resolved    uint32         // how often it was
+	listedAlone uint32         // the number of the newest listing of this partition alone; 0 = none
+	tally       *tally         // what resolving it found; nil = nothing
 }
 
-// partition gives a partition's place, made when there is none.
-func (k *known) partition(id tier.PartitionID) *partition {
+// partition gives the state of a partition, made when there is none.
+func (k *inventory) partition(id tier.PartitionID) *partition {
 	p := k.partitions[id]
 	if p == nil {
 		p = new(partition)
@@ -63,7 +63,7 @@ func (k *known) partition(id tier.PartitionID) *partition {
 // origin is where segments come from; there are few of them, and millions of segments.
 type origin struct {
 	prefix  string // of the key
-	cluster string // "" where the layout does not tell
+	cluster string // "" where the layout has none
 }
 
 // origins numbers them. All methods may be called concurrently.
@@ -117,8 +117,8 @@ type entry struct {
 // capped is a size as entries hold it: none that is believed is that large (a Kafka log has at most 2 GiB).
 func capped(size int64) uint32 { return uint32(min(max(size, 0), math.MaxUint32)) }
 
-// is says whether the entry is of the manifest that a listing has.
-func (k *known) is(e *entry, n *layout.Name, manifest *rangeio.Object) bool {
+// isUnchanged says whether the entry is of the manifest that a listing has.
+func (k *inventory) isUnchanged(e *entry, n *layout.Name, manifest *rangeio.Object) bool {
 	return !e.pending && e.size == capped(manifest.Size) && e.modTime == manifest.ModTime.UnixNano() &&
 		describes(e.seg, n) && k.origins.get(e.from).prefix == n.Prefix
 }
@@ -128,24 +128,24 @@ func describes(s *tier.Segment, n *layout.Name) bool {
 	return s.ID == n.ID && s.Partition == n.Partition && s.BaseOffset == n.BaseOffset && s.Topic == n.Topic
 }
 
-// touch says that a partition has to be settled again.
-func (k *known) touch(id tier.PartitionID) { k.partition(id).touched = true }
+// touch says that a partition has to be resolved again.
+func (k *inventory) touch(id tier.PartitionID) { k.partition(id).touched = true }
 
-// use says whether an entry can be served.
-func (k *known) use(e *entry, usable bool) {
+// setUsable says whether an entry can be served.
+func (k *inventory) setUsable(e *entry, usable bool) {
 	if e.usable != usable {
 		e.usable = usable
 		k.touch(e.seg.Partition)
 	}
 }
 
-// put takes a manifest in, in place of the one that was known under its id, and gives the entry that it has from now
-// on; flaw is nil when it is fine.
-func (k *known) put(e *entry, flaw *Finding) *entry {
+// put stores a manifest, in place of the one that was known under its id, and gives the entry that it has from now on.
+// flaw is nil when it has none.
+func (k *inventory) put(e *entry, flaw *Finding) *entry {
 	old := k.entries.get(e.seg.ID)
 	if old != nil && old.seg.Partition == e.seg.Partition {
 		// In its place in the list: all manifests of a bucket that was copied are new.
-		k.forgotten(old)
+		k.noteChange(old)
 		e.next = old.next
 		*old = *e
 		e = old
@@ -162,14 +162,14 @@ func (k *known) put(e *entry, flaw *Finding) *entry {
 	return e
 }
 
-func (k *known) link(e *entry) {
+func (k *inventory) link(e *entry) {
 	k.entries.add(e)
 	p := k.partition(e.seg.Partition)
 	e.next, p.entries = p.entries, e
 }
 
-// drop forgets a manifest, if it is known.
-func (k *known) drop(id segment.UUID) {
+// drop removes a manifest, if it is known.
+func (k *inventory) drop(id segment.UUID) {
 	e := k.entries.get(id)
 	if e == nil {
 		return
@@ -180,11 +180,11 @@ func (k *known) drop(id segment.UUID) {
 	}
 	*at = e.next
 	k.entries.remove(id)
-	k.forgotten(e)
+	k.noteChange(e)
 }
 
-// forgotten settles what follows when a manifest is no longer what it was.
-func (k *known) forgotten(e *entry) {
+// noteChange keeps track of a manifest that is removed or replaced.
+func (k *inventory) noteChange(e *entry) {
 	switch {
 	case e.pending:
 	case e.flawed:
@@ -198,12 +198,12 @@ func (k *known) forgotten(e *entry) {
 }
 
 // sweep drops entries of a partition.
-func (k *known) sweep(p *partition, stale func(*entry) bool) {
+func (k *inventory) sweep(p *partition, stale func(*entry) bool) {
 	for at := &p.entries; *at != nil; {
 		if e := *at; stale(e) {
 			*at = e.next
 			k.entries.remove(e.seg.ID)
-			k.forgotten(e)
+			k.noteChange(e)
 		} else {
 			at = &e.next
 		}
@@ -220,7 +220,7 @@ func (p *partition) all(yield func(*entry) bool) {
 }
 
 // isUsed says whether anything that is known can be served.
-func (k *known) isUsed() bool {
+func (k *inventory) isUsed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for e := range k.entries.all {
@@ -231,16 +231,16 @@ func (k *known) isUsed() bool {
 	return false
 }
 
-// seed gives a partition's knowledge of its own, and the names under which keys of it are known.
-func (k *known) seed(id tier.PartitionID) (own *known, topics []string) {
-	own = newKnown()
+// copyOf gives an inventory with a copy of one partition, and the topic names under which keys of it are known.
+func (k *inventory) copyOf(id tier.PartitionID) (own *inventory, topics []string) {
+	own = newInventory()
 	own.origins = k.origins
 	name := func(topic string) {
 		if topic != "" && !slices.Contains(topics, topic) {
 			topics = append(topics, topic)
 		}
 	}
-	name(k.names[id.Topic])
+	name(k.everNamed[id.Topic])
 	p := k.partitions[id]
 	if p == nil {
 		return own, topics
@@ -267,8 +267,8 @@ func (k *known) seed(id tier.PartitionID) (own *known, topics []string) {
 	return own, topics
 }
 
-// foreign lists the entries of a partition's own knowledge whose ids other partitions have.
-func (k *known) foreign(own *partition, id tier.PartitionID) (list []*entry) {
+// conflicts lists the entries of a partition's own inventory whose ids other partitions have.
+func (k *inventory) conflicts(own *partition, id tier.PartitionID) (list []*entry) {
 	for e := range own.all {
 		if o := k.entries.get(e.seg.ID); o != nil && o.seg.Partition != id {
 			list = append(list, e)
@@ -277,8 +277,8 @@ func (k *known) foreign(own *partition, id tier.PartitionID) (list []*entry) {
 	return list
 }
 
-// replace puts a partition's own knowledge in the place of what was known of it. No other partition has one of its ids.
-func (k *known) replace(id tier.PartitionID, own *known) *partition {
+// replace puts a partition's own inventory in the place of what was known of it. No other partition has one of its ids.
+func (k *inventory) replace(id tier.PartitionID, own *inventory) *partition {
 	p, q := k.partition(id), own.partition(id)
 	for e := range p.all {
 		k.entries.remove(e.seg.ID)
@@ -306,7 +306,7 @@ type lineage struct {
 	why        string             // why not
 }
 
-// mark names one version of a manifest.
+// mark identifies one version of a manifest.
 type mark struct {
 	id            segment.UUID
 	size, modTime int64
@@ -314,7 +314,7 @@ type mark struct {
 
 func (e *entry) mark() mark { return mark{e.seg.ID, int64(e.size), e.modTime} }
 
-// start is what a partition's start object says.
+// start is the content of a partition's start object.
 type start struct {
 	topic, cluster string
 	offset         int64
