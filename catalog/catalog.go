@@ -1,8 +1,8 @@
 // Package catalog is where a tier's metadata lives: it feeds a tier.Tier for readers and records what offloaders do.
 //
-// Its sub-packages are those places: sqlite (embedded, written by coldtap's offloader), topic (a live cluster's
-// __remote_log_metadata) and archive (the manifests of a bucket alone). Readers see only Source, offloaders only
-// Writer.
+// Its sub-packages are those places: embedded (a SQLite database, written by coldtap's offloader), kafka (a live
+// cluster's __remote_log_metadata) and archive (the manifests of a bucket alone); and observe, which adds to a tier
+// what only a live cluster knows. Readers see only Source, offloaders only Writer.
 package catalog
 
 import (
@@ -79,7 +79,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retriable says whether the same call may succeed later without anybody's help.
+// Retriable says whether the same call may succeed later without anything being done about it.
 func (e *Error) Retriable() bool {
 	return e.Kind == NotReady || e.Kind == Locked || e.Kind == Unavailable
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what every kind of catalog tells of itself, under the same names. All methods may be called concurrently.
+// Metrics are what every kind of catalog reports of itself, under the same names. All methods may be called
+// concurrently.
 type Metrics struct {
 	changes, loads                  prometheus.Counter
 	refused, polls                  *prometheus.CounterVec

@@ -106,7 +106,7 @@ func (l *locator) findSegment(at *position) (seg *tier.Segment, sure bool) {
 	for {
 		switch {
 		case at.offset < l.bounds.Start:
-			return nil, l.part.StartTold() // one that follows from the segments may follow from too few
+			return nil, l.part.StartReported() // one that follows from the segments may follow from too few
 		case at.offset >= at.end:
 			return nil, true
 		case at.offset >= l.bounds.TieredEnd:

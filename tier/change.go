@@ -5,14 +5,14 @@ import "coldtap/segment"
 // Change is one step in the life of a tier.
 type Change interface{ change() }
 
-// TopicSeen tells a topic's name.
+// TopicSeen gives a topic's name.
 type TopicSeen struct {
 	ID   segment.UUID
 	Name string
 	At   int64 // event time, ms: of two live ids with one name the newest event wins
 }
 
-// SegmentAdded enters a segment; its State must be CopyStarted. Repeating it while the segment is still CopyStarted
+// SegmentAdded adds a segment; its State must be CopyStarted. Repeating it while the segment is still CopyStarted
 // replaces what is known of it; later it is an illegal transition.
 type SegmentAdded struct{ Segment Segment }
 
@@ -31,7 +31,7 @@ type SegmentUpdated struct {
 type SegmentLoaded struct{ Segment Segment }
 
 // SegmentRestored puts a segment back exactly where a snapshot of this model had it: no transition is checked, and
-// which of several segments look-ups prefer is told instead of following from the order. Shadowed is what
+// which of several segments look-ups prefer is given instead of following from the order. Shadowed is what
 // Partition.Shadowed gave, ascending.
 type SegmentRestored struct {
 	Segment  Segment
@@ -45,7 +45,7 @@ type EpochRestored struct {
 	EpochEnd  EpochEnd
 }
 
-// TopicOwned tells which topic carries a name in the cluster now: whatever else carries it, a deleted topic's segments
+// TopicOwned says which topic carries a name in the cluster now: whatever else carries it, a deleted topic's segments
 // for example, is reached by its id only, even while the tier holds nothing of the owner. The zero ID takes it back.
 type TopicOwned struct {
 	Name string

@@ -28,15 +28,17 @@ func (e slot) end(epoch int32) int64 {
 type epochIndex struct {
 	generation uint64
 	epoch      int32
-	mapped     shelf[slot] // by start, one each
-	shadow     shelf[slot] // by start, then id
-	highest    int64       // the greatest end ever finished; Kafka never lowers it, not even when all is deleted
-	longest    int64       // no slot here is longer: bounds the walk back; never lowered
+	mapped     cowList[slot] // by start, one each
+	shadow     cowList[slot] // by start, then id
+	highest    int64         // the greatest end ever finished; Kafka never lowers it, not even when all is deleted
+	longest    int64         // no slot here is longer: bounds the walk back; never lowered
 }
 
 func newEpochIndex(generation uint64, epoch int32) *epochIndex {
 	end := func(e slot) int64 { return e.segment.EndOffset }
-	return &epochIndex{generation: generation, epoch: epoch, highest: -1, mapped: shelf[slot]{reach: end}, shadow: shelf[slot]{reach: end}}
+	return &epochIndex{
+		generation: generation, epoch: epoch, highest: -1, mapped: cowList[slot]{reach: end}, shadow: cowList[slot]{reach: end},
+	}
 }
 
 func (x *epochIndex) isEmpty() bool { return x.mapped.size == 0 && x.shadow.size == 0 }
@@ -50,10 +52,10 @@ func afterStart(start int64) func(*slot) bool {
 }
 
 func (x *epochIndex) hide(generation uint64, e slot) {
-	x.shadow.insert(generation, x.shadowPlace(e), e)
+	x.shadow.insert(generation, x.shadowPosition(e), e)
 }
 
-func (x *epochIndex) shadowPlace(e slot) place {
+func (x *epochIndex) shadowPosition(e slot) position {
 	return x.shadow.seek(func(o *slot) bool {
 		return cmp.Or(cmp.Compare(o.start, e.start), bytes.Compare(o.segment.ID[:], e.segment.ID[:])) < 0
 	})
@@ -63,7 +65,8 @@ func (x *epochIndex) shadowPlace(e slot) place {
 func (x *epochIndex) finish(generation uint64, seg *Segment, r stretch) {
 	for last := x.mapped.last(); last != nil && last.start >= r.start && x.highest <= r.end; last = x.mapped.last() {
 		x.hide(generation, *last)
-		x.mapped.remove(generation, place{len(x.mapped.leaves) - 1, len(x.mapped.leaves[len(x.mapped.leaves)-1].items) - 1})
+		i := len(x.mapped.leaves) - 1
+		x.mapped.remove(generation, position{i, len(x.mapped.leaves[i].items) - 1})
 	}
 	e := slot{r.start, seg}
 	p := x.mapped.seek(atStart(r.start))
@@ -91,7 +94,7 @@ func (x *epochIndex) restore(generation uint64, e slot, r stretch, hidden bool) 
 
 // hides says whether the segment is filed as one that others are preferred to.
 func (x *epochIndex) hides(e slot) bool {
-	found := x.shadow.at(x.shadowPlace(e))
+	found := x.shadow.at(x.shadowPosition(e))
 	return found != nil && found.start == e.start && found.segment.ID == e.segment.ID
 }
 
@@ -102,7 +105,7 @@ func (x *epochIndex) withdraw(generation uint64, seg *Segment, r stretch) {
 		x.mapped.remove(generation, p)
 		return
 	}
-	p = x.shadowPlace(slot{r.start, seg})
+	p = x.shadowPosition(slot{r.start, seg})
 	if e := x.shadow.at(p); e != nil && e.segment.ID == seg.ID {
 		x.shadow.remove(generation, p)
 	}
@@ -121,7 +124,7 @@ func (x *epochIndex) find(offset int64, usable func(*Segment) bool) (*Segment, b
 // reaching yields what may hold offset or something behind it, among what starts at or before it: Kafka's choice first.
 func (x *epochIndex) reaching(offset int64) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
-		for _, s := range []*shelf[slot]{&x.mapped, &x.shadow} {
+		for _, s := range []*cowList[slot]{&x.mapped, &x.shadow} {
 			for e := range s.downReaching(s.seek(afterStart(offset)), offset) {
 				if offset-e.start > x.longest {
 					break
@@ -137,7 +140,7 @@ func (x *epochIndex) reaching(offset int64) iter.Seq[slot] {
 // first gives the usable segment that starts first in (after, limit].
 func (x *epochIndex) first(after, limit int64, usable func(*Segment) bool) (*Segment, bool) {
 	var found *Segment
-	for _, s := range []*shelf[slot]{&x.mapped, &x.shadow} {
+	for _, s := range []*cowList[slot]{&x.mapped, &x.shadow} {
 		for e := range s.upFrom(s.seek(afterStart(after))) {
 			if e.start > limit {
 				break
@@ -153,7 +156,7 @@ func (x *epochIndex) first(after, limit int64, usable func(*Segment) bool) (*Seg
 
 // lowest gives the least start, and the slots that have it.
 func (x *epochIndex) lowest() (start int64, slots []slot) {
-	m, s := x.mapped.at(place{}), x.shadow.at(place{})
+	m, s := x.mapped.at(position{}), x.shadow.at(position{})
 	switch {
 	case m == nil && s == nil:
 		return 0, nil
@@ -178,7 +181,7 @@ func (x *epochIndex) lowest() (start int64, slots []slot) {
 
 // endsBelow says that a segment whose last epoch this is ends below limit.
 func (x *epochIndex) endsBelow(limit int64) bool {
-	for _, s := range []*shelf[slot]{&x.mapped, &x.shadow} {
+	for _, s := range []*cowList[slot]{&x.mapped, &x.shadow} {
 		for e := range s.downFrom(s.seek(atStart(limit))) {
 			if e.segment.EndOffset < limit && e.segment.lastEpoch() == x.epoch {
 				return true
@@ -215,8 +218,8 @@ func (x *epochs) edit(generation uint64, epoch int32) *epochIndex {
 	return (*x)[i]
 }
 
-// admit makes the indexes that a segment needs, many at once: one by one, each would move all above it.
-func (x *epochs) admit(generation uint64, s *Segment) {
+// prepare makes the indexes that a segment needs, many at once: one by one, each would move all above it.
+func (x *epochs) prepare(generation uint64, s *Segment) {
 	before := len(*x)
 	for r := range s.stretches {
 		if _, ok := (*x)[:before].search(r.epoch); !ok {

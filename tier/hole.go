@@ -27,8 +27,8 @@ func (hs holes) with(h Hole) (list holes, added bool) {
 	return slices.Insert(slices.Clone(hs), i, h), true
 }
 
-// across gives the first offset from offset on that is in no hole.
-func (hs holes) across(offset int64) int64 {
+// past gives the first offset from offset on that is in no hole.
+func (hs holes) past(offset int64) int64 {
 	i := sort.Search(len(hs), func(i int) bool { return hs[i].From > offset })
 	for _, h := range hs[:i] {
 		offset = max(offset, h.To)

@@ -58,8 +58,8 @@ func TestLeaving(t *testing.T) {
 func TestStartTold(t *testing.T) {
 	for start, told := range map[int64]bool{-1: false, 0: true, 7: true} {
 		p := partition(t, build(t, finished(seg(1, 0, 99, 0, 0)), []Change{startIs(start)}))
-		if p.StartTold() != told || p.Bounds().Start != max(start, 0) {
-			t.Errorf("start %d: told %t, bounds %+v", start, p.StartTold(), p.Bounds())
+		if p.StartReported() != told || p.Bounds().Start != max(start, 0) {
+			t.Errorf("start %d: told %t, bounds %+v", start, p.StartReported(), p.Bounds())
 		}
 	}
 }

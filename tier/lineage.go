@@ -12,8 +12,9 @@ import (
 // without records left out. Records of another leader at the same offsets are not in it.
 type lineage []segment.EpochStart
 
-// known makes a lineage of a checkpoint's entries: one that starts where the next does wrote no records.
-func known(epochs []segment.EpochStart) lineage {
+// checkpointLineage makes a lineage of a leader-epoch checkpoint's entries: one that starts where the next does wrote
+// no records.
+func checkpointLineage(epochs []segment.EpochStart) lineage {
 	var l lineage
 	for i, e := range epochs {
 		if i+1 == len(epochs) || epochs[i+1].StartOffset > e.StartOffset {
@@ -33,7 +34,7 @@ func known(epochs []segment.EpochStart) lineage {
 //
 // It takes time in proportion to the epochs and segments, whatever they are: the chain goes strictly down, and what
 // adjacent passes over it never sees again.
-func derive(top lineage, finished epochs, byEnd *shelf[*Segment]) lineage {
+func derive(top lineage, finished epochs, byEnd *cowList[*Segment]) lineage {
 	var down lineage // descending
 	var at segment.EpochStart
 	if len(top) > 0 {
@@ -84,7 +85,7 @@ func predecessor(epoch int32, slots []slot) (below int32, ok bool) {
 }
 
 // adjacent is the last epoch of the segment that comes before at.
-func adjacent(at segment.EpochStart, finished epochs, byEnd *shelf[*Segment]) (below int32, ok bool) {
+func adjacent(at segment.EpochStart, finished epochs, byEnd *cowList[*Segment]) (below int32, ok bool) {
 	for s := range byEnd.downFrom(byEnd.seek(func(s **Segment) bool {
 		return cmp.Or(cmp.Compare((*s).EndOffset, at.StartOffset-1), cmp.Compare((*s).lastEpoch(), at.Epoch)) < 0
 	})) {

@@ -344,7 +344,7 @@ func restored(t *testing.T, from *Tier) *Tier {
 		for _, h := range p.holes {
 			changes = append(changes, HoleRecorded{p.ID(), h})
 		}
-		changes = append(changes, LineageChanged{p.ID(), p.told})
+		changes = append(changes, LineageChanged{p.ID(), p.reported})
 		if p.hasBounds {
 			changes = append(changes, BoundsChanged{p.ID(), p.bounds})
 		}

@@ -13,18 +13,18 @@ type Partition struct {
 	id         PartitionID
 	generation uint64 // the Apply that may write to it, before it is published
 
-	bounds    Bounds
-	hasBounds bool
-	certainty Certainty
-	told      lineage // as LineageChanged gave it
-	holes     holes
-	byBase    shelf[*Segment] // by base offset, end offset, id: every state
-	byID      shelf[*Segment]
-	byEnd     shelf[*Segment] // the finished ones, by end offset, last epoch, id
-	finished  epochs
-	unsettled bool // told or finished changed since settle
+	bounds          Bounds
+	hasBounds       bool
+	certainty       Certainty
+	reported        lineage // as LineageChanged gave it
+	holes           holes
+	byBase          cowList[*Segment] // by base offset, end offset, id: every state
+	byID            cowList[*Segment]
+	byEnd           cowList[*Segment] // the finished ones, by end offset, last epoch, id
+	finished        epochs
+	lineageOutdated bool // reported or finished changed since recompute
 
-	// What settle computes of the above.
+	// What recompute makes of the above.
 	lineage   lineage
 	start     int64
 	tieredEnd int64
@@ -33,7 +33,7 @@ type Partition struct {
 // ID names the partition.
 func (p *Partition) ID() PartitionID { return p.id }
 
-// Bounds are what was told, with Start filled in: the first offset of the first readable segment when none was told, -1
+// Bounds are what was reported, with Start filled in: the first offset of the first readable segment when none was, -1
 // when there is no such segment either.
 func (p *Partition) Bounds() Bounds {
 	b := p.bounds
@@ -44,9 +44,9 @@ func (p *Partition) Bounds() Bounds {
 // Certainty says how far Bounds can be relied on, and the lineage with them.
 func (p *Partition) Certainty() Certainty { return p.certainty }
 
-// StartTold says that Bounds().Start was told, and is not what the segments that are left begin with. A told start only
-// moves up: what is below it stays unreadable.
-func (p *Partition) StartTold() bool { return p.bounds.Start >= 0 }
+// StartReported says that Bounds().Start was reported, and is not what the segments that are left begin with. A
+// reported start only moves up: what is below it stays unreadable.
+func (p *Partition) StartReported() bool { return p.bounds.Start >= 0 }
 
 // Leaving says whether offset lies where deletes eat up the tier from its start: no readable segment holds it or
 // anything between the start and it, one in DELETE_SEGMENT_STARTED does, which nothing makes readable again, and there
@@ -54,7 +54,7 @@ func (p *Partition) StartTold() bool { return p.bounds.Start >= 0 }
 // delete does.
 //
 // Brokers raise the log start before they publish the deletes of retention, and what they delete is always the first of
-// the lineage, up to some segment (RemoteLogManager's expiration task). So the start that was told is late, or the
+// the lineage, up to some segment (RemoteLogManager's expiration task). So the start that was reported is late, or the
 // topic is going as a whole. A delete with something readable below it is no retention, and says nothing.
 func (p *Partition) Leaving(offset int64) (to int64, ok bool) {
 	if offset < p.start || len(p.lineage) == 0 {
@@ -77,7 +77,7 @@ func (p *Partition) Leaving(offset int64) (to int64, ok bool) {
 }
 
 // inherits says that no record of a segment contradicts the lineage. A segment may lie wholly before the lineage, which
-// follows from what is finished and is trimmed to the log start where it was told.
+// follows from what is finished and is trimmed to the log start where it was reported.
 func (p *Partition) inherits(s *Segment) bool {
 	return s.lastEpoch() < p.lineage[0].Epoch || p.lineage.holds(s)
 }
@@ -88,7 +88,7 @@ func (p *Partition) TieredEnd() int64 { return p.tieredEnd }
 
 // Find gives the readable segment to read offset from: the one that holds it along the lineage (by leader epoch), or,
 // when offset lies in a recorded hole, the first one behind the hole. false below the start, at or above the end, or
-// when no segment covers it: a gap that nobody declared is never jumped over.
+// when no segment covers it: a gap that is no recorded hole is never jumped over.
 //
 // Overlapping segments give each offset once when the next look-up is for EndOffset+1.
 func (p *Partition) Find(offset int64) (*Segment, bool) {
@@ -98,7 +98,7 @@ func (p *Partition) Find(offset int64) (*Segment, bool) {
 	if s, ok := p.holding(offset); ok {
 		return s, true
 	}
-	to := p.holes.across(offset)
+	to := p.holes.past(offset)
 	if to == offset {
 		return nil, false
 	}
@@ -165,7 +165,7 @@ func (p *Partition) readable(s *Segment) bool {
 
 // Segment gives a segment by its id, in any state but DELETE_SEGMENT_FINISHED, readable or not.
 func (p *Partition) Segment(id segment.UUID) (*Segment, bool) {
-	if s := p.byID.at(p.idPlace(id)); s != nil && (*s).ID == id {
+	if s := p.byID.at(p.idPosition(id)); s != nil && (*s).ID == id {
 		return *s, true
 	}
 	return nil, false
@@ -198,8 +198,8 @@ func (p *Partition) EpochFor(offset int64) (int32, bool) {
 	return p.lineage[i].Epoch, true
 }
 
-// Lineage lists the leader epochs that wrote records, ascending, and where each began: those that were told, continued
-// downwards from the segments, or derived from the segments alone.
+// Lineage lists the leader epochs that wrote records, ascending, and where each began: those that were reported,
+// continued downwards from the segments, or derived from the segments alone.
 func (p *Partition) Lineage() []segment.EpochStart { return slices.Clone(p.lineage) }
 
 // HighestOfEpoch is the greatest end offset of epoch that any segment ever finished with (Kafka's
@@ -267,104 +267,104 @@ func (p *Partition) Shadowed(s *Segment) (shadowed []int32) {
 func (p *Partition) isListed() bool { return p.hasBounds || p.byID.size > 0 }
 
 func (p *Partition) isEmpty() bool {
-	return !p.isListed() && len(p.told) == 0 && len(p.holes) == 0
+	return !p.isListed() && len(p.reported) == 0 && len(p.holes) == 0
 }
 
-func (p *Partition) idPlace(id segment.UUID) place {
+func (p *Partition) idPosition(id segment.UUID) position {
 	return p.byID.seek(func(s **Segment) bool { return bytes.Compare((*s).ID[:], id[:]) < 0 })
 }
 
-func (p *Partition) basePlace(k *Segment) place {
+func (p *Partition) basePosition(k *Segment) position {
 	return p.byBase.seek(func(s **Segment) bool {
 		return cmp.Or(cmp.Compare((*s).BaseOffset, k.BaseOffset), cmp.Compare((*s).EndOffset, k.EndOffset),
 			bytes.Compare((*s).ID[:], k.ID[:])) < 0
 	})
 }
 
-func (p *Partition) endPlace(k *Segment) place {
+func (p *Partition) endPosition(k *Segment) position {
 	return p.byEnd.seek(func(s **Segment) bool {
 		return cmp.Or(cmp.Compare((*s).EndOffset, k.EndOffset), cmp.Compare((*s).lastEpoch(), k.lastEpoch()),
 			bytes.Compare((*s).ID[:], k.ID[:])) < 0
 	})
 }
 
-// put enters a segment, or replaces the one that has its id, which it gives. Look-ups don't find it yet.
+// put adds a segment, or replaces the one that has its id, which it gives. Look-ups don't find it yet.
 func (p *Partition) put(s *Segment) (old *Segment) {
-	at := p.idPlace(s.ID)
+	at := p.idPosition(s.ID)
 	if found := p.byID.at(at); found != nil && (*found).ID == s.ID {
 		old = *found
 	}
 	switch {
 	case old == nil:
 		p.byID.insert(p.generation, at, s)
-		p.byBase.insert(p.generation, p.basePlace(s), s)
+		p.byBase.insert(p.generation, p.basePosition(s), s)
 	case old.BaseOffset == s.BaseOffset && old.EndOffset == s.EndOffset:
 		p.withdraw(old)
-		p.byBase.set(p.generation, p.basePlace(old), s)
+		p.byBase.set(p.generation, p.basePosition(old), s)
 		p.byID.set(p.generation, at, s)
 	default:
 		p.withdraw(old)
-		p.byBase.remove(p.generation, p.basePlace(old))
-		p.byBase.insert(p.generation, p.basePlace(s), s)
+		p.byBase.remove(p.generation, p.basePosition(old))
+		p.byBase.insert(p.generation, p.basePosition(s), s)
 		p.byID.set(p.generation, at, s)
 	}
 	return old
 }
 
-// finish lets look-ups find a segment that was put, if it is finished.
-func (p *Partition) finish(s *Segment) {
+// index lets look-ups find a segment that was put, if it is finished.
+func (p *Partition) index(s *Segment) {
 	if s.State != CopyFinished {
 		return
 	}
-	p.admit(s)
+	p.prepareIndexes(s)
 	for r := range s.stretches {
 		p.finished.edit(p.generation, r.epoch).finish(p.generation, s, r)
 	}
 }
 
-// restoreFinished is finish that files a segment behind all others under the shadowed epochs (ascending), and drives
+// indexRestored is index that files a segment behind all others under the shadowed epochs (ascending), and drives
 // none out.
-func (p *Partition) restoreFinished(s *Segment, shadowed []int32) {
+func (p *Partition) indexRestored(s *Segment, shadowed []int32) {
 	if s.State != CopyFinished {
 		return
 	}
-	p.admit(s)
+	p.prepareIndexes(s)
 	for r := range s.stretches {
 		_, hidden := slices.BinarySearch(shadowed, r.epoch)
 		p.finished.edit(p.generation, r.epoch).restore(p.generation, slot{r.start, s}, r, hidden)
 	}
 }
 
-// admit prepares the indexes for a segment that becomes readable.
-func (p *Partition) admit(s *Segment) {
-	p.unsettled = true
-	p.finished.admit(p.generation, s)
-	p.byEnd.insert(p.generation, p.endPlace(s), s)
+// prepareIndexes makes what is missing for a segment that becomes readable.
+func (p *Partition) prepareIndexes(s *Segment) {
+	p.lineageOutdated = true
+	p.finished.prepare(p.generation, s)
+	p.byEnd.insert(p.generation, p.endPosition(s), s)
 }
 
 // drop forgets a segment that is there.
 func (p *Partition) drop(s *Segment) {
 	p.withdraw(s)
-	p.byBase.remove(p.generation, p.basePlace(s))
-	p.byID.remove(p.generation, p.idPlace(s.ID))
+	p.byBase.remove(p.generation, p.basePosition(s))
+	p.byID.remove(p.generation, p.idPosition(s.ID))
 }
 
 func (p *Partition) withdraw(s *Segment) {
 	if s.State != CopyFinished {
 		return
 	}
-	p.unsettled = true
-	p.byEnd.remove(p.generation, p.endPlace(s))
+	p.lineageOutdated = true
+	p.byEnd.remove(p.generation, p.endPosition(s))
 	for r := range s.stretches {
 		p.finished.edit(p.generation, r.epoch).withdraw(p.generation, s, r)
 	}
 }
 
-// settle computes what follows from the segments, once a change is complete: the lineage, the start and the end.
-func (p *Partition) settle() {
-	if p.unsettled {
-		p.unsettled = false
-		if l := derive(p.told, p.finished, &p.byEnd); !slices.Equal(l, p.lineage) {
+// recompute makes what follows from the segments, once a change is complete: the lineage, the start and the end.
+func (p *Partition) recompute() {
+	if p.lineageOutdated {
+		p.lineageOutdated = false
+		if l := derive(p.reported, p.finished, &p.byEnd); !slices.Equal(l, p.lineage) {
 			p.lineage = l
 		}
 	}
@@ -379,7 +379,7 @@ func (p *Partition) settle() {
 		}
 	}
 	p.tieredEnd = p.start
-	for s := range p.byEnd.downFrom(place{leaf: len(p.byEnd.leaves)}) {
+	for s := range p.byEnd.downFrom(position{leaf: len(p.byEnd.leaves)}) {
 		if p.lineage.holds(s) {
 			p.tieredEnd = max(p.tieredEnd, s.EndOffset+1)
 			break

@@ -10,7 +10,7 @@ import (
 // Snapshot is a consistent, immutable view. All methods may be called concurrently, and what they give stays valid.
 type Snapshot struct {
 	topics     *topicSet
-	partitions shelf[*Partition] // by id; those that are only half known too
+	partitions cowList[*Partition] // by id; those that are only half known too
 	certainty  certainties
 	segments   int
 }
@@ -29,7 +29,7 @@ func (s *Snapshot) TopicByID(id segment.UUID) (Topic, bool) {
 
 // Partition gives a partition that has known bounds or segments.
 func (s *Snapshot) Partition(id PartitionID) (*Partition, bool) {
-	p := s.partitions.at(partitionPlace(&s.partitions, id))
+	p := s.partitions.at(partitionPosition(&s.partitions, id))
 	if p == nil || (*p).id != id || !(*p).isListed() {
 		return nil, false
 	}
@@ -55,6 +55,6 @@ func (s *Snapshot) Partitions() iter.Seq[*Partition] {
 // Segments counts the live ones: every state but DELETE_SEGMENT_FINISHED.
 func (s *Snapshot) Segments() int { return s.segments }
 
-func partitionPlace(s *shelf[*Partition], id PartitionID) place {
+func partitionPosition(s *cowList[*Partition], id PartitionID) position {
 	return s.seek(func(p **Partition) bool { return (*p).id.compare(id) < 0 })
 }

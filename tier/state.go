@@ -49,7 +49,7 @@ func ParseState(name string) (s State, ok bool) {
 }
 
 // CanBecome says whether next may follow s, self-transitions included, as brokers allow
-// (RemoteLogSegmentState.isValidTransition). A new segment has no state: it enters as CopyStarted only.
+// (RemoteLogSegmentState.isValidTransition). A new segment has no state: its first one is CopyStarted.
 func (s State) CanBecome(next State) bool {
 	return s.Known() && next.Known() && legal[s][next]
 }

@@ -35,18 +35,18 @@ import (
 type Tier struct {
 	snapshot atomic.Pointer[Snapshot]
 
-	mu         sync.Mutex
-	generation uint64 // of the running Apply: what carries it may be written in place
-	partitions shelf[*Partition]
-	touched    []*Partition
-	topics     map[segment.UUID]*topicFacts
-	regroup    bool // the set of topics has to be made anew
-	segments   int
-	withdrawn  []*Segment // by the running Apply
+	mu            sync.Mutex
+	generation    uint64 // of the running Apply: what carries it may be written in place
+	partitions    cowList[*Partition]
+	touched       []*Partition
+	topics        map[segment.UUID]*topicFacts
+	topicsChanged bool // the set of topics has to be made anew
+	segments      int
+	withdrawn     []*Segment // by the running Apply
 
-	owners    map[string]segment.UUID // whom TopicOwned gave a name
-	certainty certainties             // the newest snapshot's, or the running Apply's own when assured
-	assured   bool                    // the running Apply changed certainty
+	owners           map[string]segment.UUID // of names, by TopicOwned
+	certainty        certainties             // the newest snapshot's, until the running Apply changes it
+	certaintyChanged bool                    // by the running Apply
 }
 
 // New makes an empty tier.
@@ -63,7 +63,7 @@ func (t *Tier) Snapshot() *Snapshot { return t.snapshot.Load() }
 // returned. Slices in the changes are copied.
 func (t *Tier) Apply(changes ...Change) []Rejected { return t.ApplyAll(changes).Rejected }
 
-// ApplyAll is Apply that also tells which segments stopped being readable because their state did.
+// ApplyAll is Apply that also gives which segments stopped being readable because their state did.
 func (t *Tier) ApplyAll(changes []Change) Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,19 +106,19 @@ func (t *Tier) apply(c Change) (reason string) {
 		if c.Name == "" {
 			return ReasonMalformed
 		}
-		t.own(c.Name, c.ID)
+		t.setOwner(c.Name, c.ID)
 	case BoundsChanged:
 		p := t.edit(c.Partition)
-		t.regroup = t.regroup || !p.isListed()
+		t.topicsChanged = t.topicsChanged || !p.isListed()
 		p.bounds, p.hasBounds = c.Bounds, true
 	case CertaintyChanged:
-		t.assure(c.Topic, c.Certainty)
+		t.setCertainty(c.Topic, c.Certainty)
 	case LineageChanged:
 		if validateEpochs(c.Epochs) != nil {
 			return ReasonMalformed
 		}
 		p := t.edit(c.Partition)
-		p.told, p.unsettled = known(c.Epochs), true
+		p.reported, p.lineageOutdated = checkpointLineage(c.Epochs), true
 	case HoleRecorded:
 		if c.Hole.From < 0 || c.Hole.To <= c.Hole.From {
 			return ReasonMalformed
@@ -134,7 +134,7 @@ func (t *Tier) apply(c Change) (reason string) {
 				}
 			}
 			*t.edit(c.Partition) = Partition{id: c.Partition, generation: t.generation, bounds: unknownBounds}
-			t.regroup = true
+			t.topicsChanged = true
 		}
 	default:
 		return ReasonMalformed
@@ -156,7 +156,7 @@ func (t *Tier) add(s *Segment) (reason string) {
 			return ReasonIllegalTransition
 		}
 	}
-	t.put(s)
+	t.insert(s)
 	return ""
 }
 
@@ -170,7 +170,7 @@ func (t *Tier) load(s *Segment) (reason string) {
 		t.drop(s.Partition, s.ID)
 		t.topicEvent(s.Partition.Topic, s.EventTime)
 	default:
-		t.put(s)
+		t.insert(s)
 	}
 	return ""
 }
@@ -184,12 +184,12 @@ func (t *Tier) restore(c *SegmentRestored) (reason string) {
 	case c.Segment.Validate() != nil:
 		return ReasonMalformed
 	}
-	p, s := t.enter(&c.Segment)
-	p.restoreFinished(s, c.Shadowed)
+	p, s := t.putCopy(&c.Segment)
+	p.indexRestored(s, c.Shadowed)
 	return ""
 }
 
-func (t *Tier) own(name string, id segment.UUID) {
+func (t *Tier) setOwner(name string, id segment.UUID) {
 	if t.owners[name] == id {
 		return
 	}
@@ -198,13 +198,13 @@ func (t *Tier) own(name string, id segment.UUID) {
 	} else {
 		t.owners[name] = id
 	}
-	t.regroup = true
+	t.topicsChanged = true
 }
 
-// assure files the certainty of a topic, and has the partitions that it concerns published.
-func (t *Tier) assure(topic segment.UUID, c *TopicCertainty) {
-	if !t.assured {
-		t.certainty, t.assured = maps.Clone(t.certainty), true
+// setCertainty files the certainty of a topic, and has the partitions that it concerns published.
+func (t *Tier) setCertainty(topic segment.UUID, c *TopicCertainty) {
+	if !t.certaintyChanged {
+		t.certainty, t.certaintyChanged = maps.Clone(t.certainty), true
 	}
 	if t.certainty == nil {
 		t.certainty = certainties{}
@@ -215,7 +215,7 @@ func (t *Tier) assure(topic segment.UUID, c *TopicCertainty) {
 		t.certainty[topic] = c
 	}
 	var changed []PartitionID
-	for p := range t.partitions.upFrom(partitionPlace(&t.partitions, PartitionID{topic, math.MinInt32})) {
+	for p := range t.partitions.upFrom(partitionPosition(&t.partitions, PartitionID{topic, math.MinInt32})) {
 		if p.id.Topic != topic && !topic.IsZero() {
 			break
 		}
@@ -249,7 +249,7 @@ func (t *Tier) update(c *SegmentUpdated) (reason string) {
 		s.State, s.BrokerID, s.EventTime, s.Custom = c.State, c.BrokerID, c.At, slices.Clone(c.Custom)
 		p := t.edit(c.Partition)
 		p.put(&s)
-		p.finish(&s)
+		p.index(&s)
 		if old.State == CopyFinished && s.State != CopyFinished {
 			t.withdrawn = append(t.withdrawn, old)
 		}
@@ -258,14 +258,14 @@ func (t *Tier) update(c *SegmentUpdated) (reason string) {
 	return ""
 }
 
-// put enters a copy of s, which look-ups prefer from now on when it is finished.
-func (t *Tier) put(s *Segment) {
-	p, own := t.enter(s)
-	p.finish(own)
+// insert puts in a copy of s, which look-ups prefer from now on when it is finished.
+func (t *Tier) insert(s *Segment) {
+	p, own := t.putCopy(s)
+	p.index(own)
 }
 
-// enter enters a copy of s, but not yet for look-ups.
-func (t *Tier) enter(s *Segment) (*Partition, *Segment) {
+// putCopy puts in a copy of s, which look-ups do not find yet.
+func (t *Tier) putCopy(s *Segment) (*Partition, *Segment) {
 	own := *s
 	own.Epochs = slices.Clone(s.Epochs)
 	own.Custom = slices.Clone(s.Custom)
@@ -274,7 +274,7 @@ func (t *Tier) enter(s *Segment) (*Partition, *Segment) {
 		own.Topic = t.topicSeen(s.Partition.Topic, s.Topic, s.EventTime)
 	}
 	p := t.edit(s.Partition)
-	t.regroup = t.regroup || !p.isListed()
+	t.topicsChanged = t.topicsChanged || !p.isListed()
 	old := p.put(&own)
 	switch {
 	case old == nil:
@@ -300,7 +300,7 @@ func (t *Tier) drop(id PartitionID, segmentID segment.UUID) {
 		t.withdrawn = append(t.withdrawn, s)
 	}
 	t.segments--
-	t.regroup = t.regroup || !p.isListed()
+	t.topicsChanged = t.topicsChanged || !p.isListed()
 }
 
 // topicSeen gives the topic's name as the tier holds it. The newest event decides on the name too.
@@ -309,12 +309,12 @@ func (t *Tier) topicSeen(id segment.UUID, name string, at int64) string {
 	if f == nil {
 		f = &topicFacts{name: name, newest: at}
 		t.topics[id] = f
-		t.regroup = true
+		t.topicsChanged = true
 		return f.name
 	}
 	if f.name != name && at >= f.newest {
 		f.name = name
-		t.regroup = true
+		t.topicsChanged = true
 	}
 	t.topicEvent(id, at)
 	if f.name == name {
@@ -329,12 +329,12 @@ func (t *Tier) topicEvent(id segment.UUID, at int64) {
 		return
 	}
 	f.newest = at
-	t.regroup = t.regroup || t.Snapshot().topics.rivals[f.name]
+	t.topicsChanged = t.topicsChanged || t.Snapshot().topics.rivals[f.name]
 }
 
 // peek gives a partition as the running Apply has left it, or nil.
 func (t *Tier) peek(id PartitionID) *Partition {
-	if p := t.partitions.at(partitionPlace(&t.partitions, id)); p != nil && (*p).id == id {
+	if p := t.partitions.at(partitionPosition(&t.partitions, id)); p != nil && (*p).id == id {
 		return *p
 	}
 	return nil
@@ -342,7 +342,7 @@ func (t *Tier) peek(id PartitionID) *Partition {
 
 // edit gives the running Apply's own copy of a partition, made when there is none.
 func (t *Tier) edit(id PartitionID) *Partition {
-	at := partitionPlace(&t.partitions, id)
+	at := partitionPosition(&t.partitions, id)
 	found := t.partitions.at(at)
 	var p *Partition
 	switch {
@@ -363,23 +363,23 @@ func (t *Tier) edit(id PartitionID) *Partition {
 }
 
 func (t *Tier) publish() {
-	if len(t.touched) == 0 && !t.regroup && !t.assured {
+	if len(t.touched) == 0 && !t.topicsChanged && !t.certaintyChanged {
 		return
 	}
-	t.assured = false
+	t.certaintyChanged = false
 	for _, p := range t.touched {
-		p.settle()
+		p.recompute()
 		p.certainty = t.certainty.topic(p.id.Topic).of(p.id.Partition)
 		if p.isEmpty() {
-			t.partitions.remove(t.generation, partitionPlace(&t.partitions, p.id))
+			t.partitions.remove(t.generation, partitionPosition(&t.partitions, p.id))
 		}
 	}
 	clear(t.touched)
 	t.touched = t.touched[:0]
 	topics := t.Snapshot().topics
-	if t.regroup {
+	if t.topicsChanged {
 		topics = newTopicSet(&t.partitions, t.topics, t.owners)
-		t.regroup = false
+		t.topicsChanged = false
 	}
 	t.snapshot.Store(&Snapshot{topics, t.partitions, t.certainty, t.segments})
 }

@@ -16,8 +16,8 @@ type Topic struct {
 	Partitions []int32 // ascending; those with known bounds or segments
 }
 
-// topicFacts is what the changes told of one topic id. It outlives the topic's partitions, so that a name told first is
-// known later.
+// topicFacts is what the changes said of one topic id. It outlives the topic's partitions, so that a name that comes
+// first is known later.
 type topicFacts struct {
 	name   string
 	newest int64 // ms, of its latest event
@@ -33,7 +33,7 @@ type topicSet struct {
 // newTopicSet groups the listed partitions. Of several live ids with one name the one with the newest event is chosen:
 // a topic that was deleted and re-created is another one, and the old one's last events are its deletes. A name that
 // has an owner is never given to another.
-func newTopicSet(partitions *shelf[*Partition], facts map[segment.UUID]*topicFacts, owners map[string]segment.UUID) *topicSet {
+func newTopicSet(partitions *cowList[*Partition], facts map[segment.UUID]*topicFacts, owners map[string]segment.UUID) *topicSet {
 	set := &topicSet{byID: make(map[segment.UUID]Topic), rivals: make(map[string]bool)}
 	var live []Topic
 	for p := range partitions.all() {

@@ -11,14 +11,14 @@ import (
 	codes "modernc.org/sqlite/lib"
 )
 
-// damage marks an error that no repetition will cure.
+// damage marks an error that stays when the call is repeated.
 type damage struct{ error }
 
 func damaged(err error) error { return damage{err} }
 
 func (d damage) Unwrap() error { return d.error }
 
-// kindOf tells a file that cannot be read from one that cannot be reached right now.
+// kindOf distinguishes a file that cannot be read from one that cannot be reached right now.
 func kindOf(err error) catalog.Kind {
 	if errors.As(err, new(damage)) || errors.Is(err, sql.ErrNoRows) {
 		return catalog.Damaged

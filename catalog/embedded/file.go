@@ -14,14 +14,14 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// file is the reader's connection to the database. It is one connection, because PRAGMA data_version speaks of what
+// file is the reader's connection to the database. It is one connection, because PRAGMA data_version says what
 // others committed since the same connection asked last. Not for concurrent use.
 type file struct {
 	db      *sql.DB
 	conn    *sql.Conn
 	info    os.FileInfo
 	version int64 // data_version before the last complete read, 0 before the first
-	fixed   bool  // opened as one that nobody changes
+	fixed   bool  // opened as one that no process changes
 }
 
 const opFollow = "follow the metadata database"
@@ -45,9 +45,9 @@ func statFile(path string) (os.FileInfo, error) {
 	return info, nil
 }
 
-// openFile opens the database for reading only: it is never changed, not even by folding in the log of a writer that
-// died. To follow a writer takes files beside the database, which a read-only mount does not allow; there, a database
-// that its writer has closed is read as one that nobody changes.
+// openFile opens the database for reading only: it is never changed, not even by a checkpoint of the write-ahead log of
+// a writer that died. To follow a writer takes files beside the database, which a read-only mount does not allow;
+// there, a database that its writer has closed is read as one that no process changes.
 func openFile(ctx context.Context, path string, info os.FileInfo) (*file, error) {
 	f, err := openWith(ctx, path, info, "&mode=ro")
 	if err == nil {
@@ -67,7 +67,8 @@ func openFile(ctx context.Context, path string, info os.FileInfo) (*file, error)
 	return f, nil
 }
 
-// isClosed says that a database is whole without the files beside it, and on a mount through which nobody writes.
+// isClosed says that a database is whole without the files beside it, and lies on a mount through which no process can
+// write.
 func isClosed(path string) bool {
 	if !isReadOnly(filepath.Dir(path)) {
 		return false
@@ -76,7 +77,7 @@ func isClosed(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
-// isStale says that a database that nobody changes was changed after all, on another machine.
+// isStale says that a database that was opened as fixed has changed after all, by another machine.
 func (f *file) isStale(path string, now os.FileInfo) bool {
 	return f.fixed && (now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime()) || !isClosed(path))
 }
@@ -104,8 +105,8 @@ func (f *file) close() {
 	f.db.Close()
 }
 
-// read calls do in one read transaction if anybody has committed since the last time that do succeeded. Whatever it
-// sees is one commit's state.
+// read calls do in one read transaction if another connection has committed since the last time that do succeeded. do
+// sees the state of one commit.
 func (f *file) read(ctx context.Context, do func(querier) error) error {
 	var version int64
 	if err := f.conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {

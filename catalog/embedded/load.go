@@ -13,7 +13,7 @@ import (
 	"coldtap/tier"
 )
 
-// address gives the driver's name of a database. busy_timeout rides out the short locks of a recovery or a checkpoint.
+// address gives the driver's name of a database. busy_timeout waits for the short locks of a recovery or a checkpoint.
 func address(path string, more string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func address(path string, more string) (string, error) {
 const loadBatch = 4096
 
 // load reads all that changed after since, which is -1 for everything that is left, and hands it to emit: in pieces for
-// a full load, which nobody sees yet; at once otherwise, because it becomes visible at once. The caller holds a
+// a full load, which is not visible yet; at once otherwise, because it becomes visible at once. The caller holds a
 // transaction, so that it is one consistent view.
 func load(ctx context.Context, q querier, since int64, emit func([]tier.Change)) error {
 	var changes []tier.Change

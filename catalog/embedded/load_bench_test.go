@@ -23,7 +23,7 @@ func BenchmarkFullLoad(b *testing.B) {
 			if err := s.write(`INSERT INTO segments (segment_id, topic_id, partition, base_offset, end_offset, state, size, max_timestamp_ms,
 				event_time_ms, broker_id, epochs, custom, txn_index_empty, change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 				sg.ID.String(), topicA.String(), n/10_000, sg.BaseOffset, sg.EndOffset, tier.CopyFinished.String(), sg.Size, sg.MaxTimestamp, 1, 1,
-				formatEpochs(sg.Epochs), nil, 0, stamp{}); err != nil {
+				formatEpochs(sg.Epochs), nil, 0, stepNumber{}); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func acquire(path string) (*lock, error) {
 		return nil, &catalog.Error{Kind: catalog.Locked, Op: op,
 			Err: fmt.Errorf("another offloader%s holds %s: one writes at a time", holder(f), path)}
 	}
-	// For people only: the lock is the kernel's, and a number that could not be written harms nobody.
+	// For people only: the lock is the kernel's, and it holds without the number.
 	if f.Truncate(0) == nil {
 		fmt.Fprintf(f, "%d\n", os.Getpid())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/internal/episode"
+	"coldtap/internal/refresh"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +37,7 @@ type ReaderOptions struct {
 // Reader follows a database that another process may be writing. All methods may be called concurrently.
 type Reader struct {
 	path     string
-	poll     time.Duration
+	interval time.Duration // of polls
 	log      *slog.Logger
 	onDelete func(*tier.Segment)
 	metrics  *catalog.Metrics
@@ -43,13 +45,9 @@ type Reader struct {
 	view    atomic.Pointer[view]
 	trouble atomic.Pointer[catalog.Error] // of the newest poll, nil when it went well
 
-	cancel context.CancelFunc
-	done   chan struct{}
-	kick   chan struct{}
-
-	mu      sync.Mutex
-	waiting []chan error // Refresh calls that the next poll answers
-	closed  bool
+	refreshes *refresh.Queue[struct{}, error]
+	cancel    context.CancelFunc
+	following sync.WaitGroup
 
 	// The rest belongs to the following goroutine.
 	file    *file
@@ -65,18 +63,18 @@ type view struct {
 var _ catalog.Source = (*Reader)(nil)
 
 // OpenReader follows the database: it looks for something new every Poll and publishes a new snapshot. The first read
-// is done when it returns, if the file is there. A file that is missing or cannot be read is no error: Ready tells, and
-// the reader goes on trying. It never writes to the database's tables.
+// is done when it returns, if the file is there. A file that is missing or cannot be read is no error: Ready says
+// so, and the reader goes on trying. It never writes to the database's tables.
 func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, error) {
 	if path == "" {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: errors.New("its path is empty")}
 	}
 	r := &Reader{
-		path: path, poll: opt.Poll, log: opt.Logger, onDelete: opt.OnDelete,
-		done: make(chan struct{}), kick: make(chan struct{}, 1),
+		path: path, interval: opt.Poll, log: opt.Logger, onDelete: opt.OnDelete,
+		refreshes: refresh.New[struct{}, error](),
 	}
-	if r.poll <= 0 {
-		r.poll = defaultPoll
+	if r.interval <= 0 {
+		r.interval = defaultPoll
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -86,20 +84,17 @@ func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, e
 	if r.metrics, err = catalog.NewMetrics(opt.Registerer, r); err != nil {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: err}
 	}
-	r.look(ctx)
+	r.poll(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	go r.follow(background)
+	r.following.Go(func() { r.follow(background) })
 	return r, nil
 }
 
 // Close ends the following and waits for it. The last snapshot stays valid.
 func (r *Reader) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
 	r.cancel()
-	<-r.done
+	r.following.Wait()
 	return nil
 }
 
@@ -110,7 +105,7 @@ func (r *Reader) Snapshot() *tier.Snapshot { return r.view.Load().tier.Snapshot(
 func (r *Reader) ClusterID() string { return r.view.Load().head.clusterID }
 
 // Ready is nil once the database was read completely, and stays so: when it cannot be read later, the view is as it
-// was, and Refresh tells.
+// was, and Refresh says so.
 func (r *Reader) Ready() error {
 	if r.view.Load().head.storeID != "" {
 		return nil
@@ -121,7 +116,7 @@ func (r *Reader) Ready() error {
 	return notReady(errors.New("it is being loaded"))
 }
 
-// Trouble is what the newest look at the database failed with, nil when it went well.
+// Trouble is what the newest poll of the database failed with, nil when it went well.
 func (r *Reader) Trouble() error {
 	if e := r.trouble.Load(); e != nil {
 		return e
@@ -130,77 +125,51 @@ func (r *Reader) Trouble() error {
 }
 
 // Refresh looks for something new now; when it returns nil, all that was committed before the call is in Snapshot.
-// Calls that wait together share one look.
+// Calls that wait together share one poll.
 func (r *Reader) Refresh(ctx context.Context, _ tier.PartitionID) error {
-	answer := make(chan error, 1)
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return errClosed()
+	err, refused := r.refreshes.Ask(ctx)
+	if refused != nil {
+		return failure(opFollow, refused)
 	}
-	r.waiting = append(r.waiting, answer)
-	r.mu.Unlock()
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return failure(opFollow, ctx.Err())
-	}
+	return err
 }
 
 func errClosed() error {
 	return &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: errors.New("the reader is closed")}
 }
 
+// follow polls until ctx ends.
 func (r *Reader) follow(ctx context.Context) {
-	defer close(r.done)
 	defer func() {
 		if r.file != nil {
 			r.file.close()
 		}
-		for _, answer := range r.takeWaiting() {
-			answer <- errClosed()
-		}
+		r.refreshes.Close(errClosed())
 	}()
-	timer := time.NewTimer(r.poll)
+	timer := time.NewTimer(r.interval)
 	defer timer.Stop()
-	pause := r.poll
+	pause := r.interval
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-r.kick:
+		case <-r.refreshes.Wanted():
 		}
-		waiting := r.takeWaiting()
-		err := r.look(ctx)
-		for _, answer := range waiting {
-			answer <- err
-		}
+		l, _ := r.refreshes.Take(math.MaxInt)
+		l.End(r.poll(ctx))
 		switch e := r.trouble.Load(); {
 		case e == nil || e.Kind == catalog.NotReady:
-			pause = r.poll
+			pause = r.interval
 		default:
-			pause = min(2*pause, max(maxPause, r.poll))
+			pause = min(2*pause, max(maxPause, r.interval))
 		}
 		timer.Reset(pause)
 	}
 }
 
-func (r *Reader) takeWaiting() []chan error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.waiting
-	r.waiting = nil
-	return w
-}
-
 // look asks the database once, and keeps and logs how it went.
-func (r *Reader) look(ctx context.Context) error {
+func (r *Reader) poll(ctx context.Context) error {
 	err := r.catchUp(ctx)
 	if err == nil {
 		r.failing.Over(time.Now())
@@ -245,7 +214,7 @@ func (r *Reader) catchUp(ctx context.Context) error {
 			return notReady(fmt.Errorf("%s is being replaced", r.path))
 		}
 	}
-	err = r.file.read(ctx, func(q querier) error { return r.take(ctx, q) })
+	err = r.file.read(ctx, func(q querier) error { return r.readNew(ctx, q) })
 	if errors.Is(err, errBlank) {
 		return notReady(fmt.Errorf("%s: %w", r.path, err))
 	}
@@ -255,15 +224,16 @@ func (r *Reader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// take reads what is new, or everything when the store is another one, or an older state of the same (a restored copy).
-func (r *Reader) take(ctx context.Context, q querier) error {
+// readNew reads what is new, or everything when the store is another one, or an older state of the same (a restored
+// copy).
+func (r *Reader) readNew(ctx context.Context, q querier) error {
 	h, err := readHead(ctx, q)
 	if err != nil {
 		return err
 	}
 	now := r.view.Load()
 	if h.storeID != now.head.storeID || h.lastChange < now.head.lastChange {
-		return r.takeAll(ctx, q, h)
+		return r.readAll(ctx, q, h)
 	}
 	if h.lastChange == now.head.lastChange {
 		return nil
@@ -291,7 +261,7 @@ func (r *Reader) take(ctx context.Context, q querier) error {
 	return nil
 }
 
-func (r *Reader) takeAll(ctx context.Context, q querier, h head) error {
+func (r *Reader) readAll(ctx context.Context, q querier, h head) error {
 	t := tier.New()
 	err := load(ctx, q, -1, func(c []tier.Change) {
 		r.metrics.Applied(len(c), t.Apply(c...))

@@ -105,8 +105,8 @@ func (d *DB) reload(ctx context.Context, q querier) error {
 	return nil
 }
 
-// Close waits for the running step, folds the write-ahead log into the file when no reader has it open, and gives the
-// lock back.
+// Close waits for the running step, checkpoints the write-ahead log into the file when no reader has it open, and
+// releases the lock.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,8 +136,8 @@ type step struct {
 	changes []tier.Change
 }
 
-// draw gives the step its number, once: with it the step has something to commit.
-func (s *step) draw() (int64, error) {
+// assign gives the step its number, once: with it the step has something to commit.
+func (s *step) assign() (int64, error) {
 	if s.number != 0 {
 		return s.number, nil
 	}
@@ -145,17 +145,17 @@ func (s *step) draw() (int64, error) {
 	return s.number, err
 }
 
-// stamp stands for the step's number in the arguments of write.
-type stamp struct{}
+// stepNumber stands for the step's number in the arguments of write.
+type stepNumber struct{}
 
 // write changes rows, at least one: the step has looked before that they are there, or not.
 func (s *step) write(query string, args ...any) error {
-	number, err := s.draw()
+	number, err := s.assign()
 	if err != nil {
 		return err
 	}
 	for i, a := range args {
-		if a == (stamp{}) {
+		if a == (stepNumber{}) {
 			args[i] = number
 		}
 	}
@@ -253,7 +253,7 @@ func (s *step) putTopic(id segment.UUID, name string) error {
 		return err
 	}
 	s.changes = append(s.changes, tier.TopicSeen{ID: id, Name: name, At: s.now})
-	return s.write("INSERT INTO topics (topic_id, name, seen_ms, change) VALUES (?, ?, ?, ?)", id.String(), name, s.now, stamp{})
+	return s.write("INSERT INTO topics (topic_id, name, seen_ms, change) VALUES (?, ?, ?, ?)", id.String(), name, s.now, stepNumber{})
 }
 
 // PutPartition records the tier's start (-1: leave it open), which stays from the first segment or hole on, and
@@ -288,12 +288,12 @@ func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64,
 			return nil
 		}
 		// The model is asked first: it alone decides what a lineage is.
-		told := tier.LineageChanged{Partition: id, Epochs: lineage}
-		if len(tier.New().Apply(told)) > 0 {
+		changed := tier.LineageChanged{Partition: id, Epochs: lineage}
+		if len(tier.New().Apply(changed)) > 0 {
 			return s.illegal("the leader epochs %v do not ascend", lineage)
 		}
 		if err := s.write(`INSERT INTO partitions (topic_id, partition, log_start, change) VALUES (?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET log_start = excluded.log_start, change = excluded.change`, topic, id.Partition, merged, stamp{}); err != nil {
+			ON CONFLICT DO UPDATE SET log_start = excluded.log_start, change = excluded.change`, topic, id.Partition, merged, stepNumber{}); err != nil {
 			return err
 		}
 		if !slices.Equal(before, lineage) {
@@ -307,7 +307,7 @@ func (d *DB) PutPartition(ctx context.Context, id tier.PartitionID, start int64,
 				}
 			}
 		}
-		s.changes = append(s.changes, tier.BoundsChanged{Partition: id, Bounds: boundsFrom(merged)}, told)
+		s.changes = append(s.changes, tier.BoundsChanged{Partition: id, Bounds: boundsFrom(merged)}, changed)
 		return nil
 	})
 }
@@ -371,7 +371,7 @@ func (d *DB) StartCopy(ctx context.Context, seg tier.Segment) error {
 		return s.write(`INSERT INTO segments (segment_id, topic_id, partition, base_offset, end_offset, state, size, max_timestamp_ms,
 			event_time_ms, broker_id, epochs, custom, txn_index_empty, change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			seg.ID.String(), seg.Partition.Topic.String(), seg.Partition.Partition, seg.BaseOffset, seg.EndOffset, seg.State.String(),
-			seg.Size, seg.MaxTimestamp, seg.EventTime, seg.BrokerID, formatEpochs(seg.Epochs), seg.Custom, empty, stamp{})
+			seg.Size, seg.MaxTimestamp, seg.EventTime, seg.BrokerID, formatEpochs(seg.Epochs), seg.Custom, empty, stepNumber{})
 	})
 }
 
@@ -410,7 +410,7 @@ func (d *DB) move(ctx context.Context, partition tier.PartitionID, id segment.UU
 		}
 		s.changes = append(s.changes, tier.SegmentUpdated{
 			Partition: partition, ID: id, State: next, BrokerID: known.BrokerID, At: s.now, Custom: known.Custom})
-		return s.write("UPDATE segments SET state = ?, event_time_ms = ?, change = ? WHERE segment_id = ?", next.String(), s.now, stamp{}, id.String())
+		return s.write("UPDATE segments SET state = ?, event_time_ms = ?, change = ? WHERE segment_id = ?", next.String(), s.now, stepNumber{}, id.String())
 	})
 }
 
@@ -438,6 +438,6 @@ func (d *DB) RecordHole(ctx context.Context, partition tier.PartitionID, hole ti
 		}
 		s.changes = append(s.changes, tier.HoleRecorded{Partition: partition, Hole: hole})
 		return s.write("INSERT INTO holes (topic_id, partition, from_offset, to_offset, reason, change) VALUES (?, ?, ?, ?, ?, ?)",
-			partition.Topic.String(), partition.Partition, hole.From, hole.To, hole.Reason, stamp{})
+			partition.Topic.String(), partition.Partition, hole.From, hole.To, hole.Reason, stepNumber{})
 	})
 }

@@ -154,7 +154,8 @@ func (o *Observer) Since(of tier.PartitionID, began time.Time) error {
 	case p.LogStart < 0 || p.HighWatermark < 0:
 		return fmt.Errorf("the leader of %s-%d, broker %d, tells bounds that cannot be true", topic.Name, p.Number, p.Leader)
 	case p.LineagePending:
-		return fmt.Errorf("the leader of %s-%d, broker %d, has not told the leader epochs of its log", topic.Name, p.Number, p.Leader)
+		return fmt.Errorf("the leader of %s-%d, broker %d, has not told the leader epochs of its log",
+			topic.Name, p.Number, p.Leader)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // one.
 const deniedPatience = time.Minute
 
-// topicState is why bounds of a topic cannot be relied on, or are from before: what a tier.TopicCertainty is made of.
+// topicState is what a topic's tier.TopicCertainty is made of: comparing two costs less than making their sentences.
 type topicState struct {
 	name   string
 	absent cluster.Absence // TopicDenied or TopicUnclear: of all its partitions; else those are certain but for except
@@ -51,7 +51,7 @@ var certain = &tier.TopicCertainty{}
 // changes; under the lock.
 //
 // Bounds are certain once the cluster has reported the partition's log start and high watermark to this process, and
-// when it says that there is no such topic id, or that the topic has no such partition: what the records tell of the
+// when it says that there is no such topic id, or that the topic has no such partition: what the records say of the
 // bounds is all there is then. Without a leader that answers they become stale. A topic that the cluster denies is not
 // known; if it was known before, that holds for another minute.
 //
@@ -91,7 +91,7 @@ func (o *Observer) certainty(changes []tier.Change) []tier.Change {
 	o.denied.Store(&denied)
 	for id, s := range now {
 		if was, ok := o.observed.states[id]; !ok || !s.equal(was) {
-			changes = append(changes, tier.CertaintyChanged{Topic: id, Certainty: o.inTierWords(id, s)})
+			changes = append(changes, tier.CertaintyChanged{Topic: id, Certainty: o.describe(id, s)})
 		}
 	}
 	for id := range o.observed.states {
@@ -135,8 +135,8 @@ func (b *observed) state(t *cluster.Topic, view *cluster.View) topicState {
 	return s
 }
 
-// inTierWords gives the certainty of a topic in a state.
-func (o *Observer) inTierWords(id segment.UUID, s topicState) *tier.TopicCertainty {
+// describe gives the certainty of a topic in a state.
+func (o *Observer) describe(id segment.UUID, s topicState) *tier.TopicCertainty {
 	switch s.absent {
 	case cluster.TopicDenied:
 		return &tier.TopicCertainty{All: tier.Certainty{State: tier.BoundsDenied, Reason: o.notReady(denies(s.name))}}
@@ -167,7 +167,8 @@ func unclear(name string, id segment.UUID) error {
 func (p partitionState) reason(topic string, number int32) error {
 	switch {
 	case p.pending:
-		return fmt.Errorf("the new leader of %s-%d, broker %d, has not told the log's leader epochs yet", topic, number, p.leader)
+		return fmt.Errorf("the new leader of %s-%d, broker %d, has not told the log's leader epochs yet",
+			topic, number, p.leader)
 	case p.leader < 0:
 		return fmt.Errorf("%s-%d has no leader, and none has told its bounds yet", topic, number)
 	}

@@ -10,7 +10,7 @@ import (
 	"coldtap/tier"
 )
 
-// explainTimeout is how long records that empty a partition may wait for the cluster's word on why. Reads go on
+// explainTimeout is how long records that empty a partition may wait for the cluster to say why. Reads go on
 // meanwhile as they do before a record has come, which may take as long.
 const explainTimeout = 2 * time.Second
 
@@ -37,7 +37,7 @@ func emptied(view *tier.Snapshot, changes []tier.Change) (empty []tier.Partition
 
 // explain has the cluster asked why partitions are emptied, before the records that do it are applied: the topic was
 // deleted, or the log start has moved past what was tiered. So a deletion is seen in one step, and not for a second as
-// an empty tier whose start and local start contradict each other. A cluster that does not tell in time is not waited
+// an empty tier whose start and local start contradict each other. A cluster that does not answer in time is not waited
 // for.
 func (o *Observer) explain(ctx context.Context, empty []tier.PartitionID) {
 	if len(empty) == 0 {
@@ -76,7 +76,8 @@ func (o *Observer) forgetDeleted(changes []tier.Change, view *tier.Snapshot) []t
 	for _, c := range changes {
 		u, ok := c.(tier.SegmentUpdated)
 		id := u.Partition.Topic
-		if !ok || done[id] || u.State != tier.DeleteStarted && u.State != tier.DeleteFinished || seen.Missing[id] != cluster.TopicGone {
+		deletes := ok && (u.State == tier.DeleteStarted || u.State == tier.DeleteFinished)
+		if !deletes || done[id] || seen.Missing[id] != cluster.TopicGone {
 			continue
 		}
 		done[id] = true

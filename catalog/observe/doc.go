@@ -10,7 +10,7 @@
 //   - Bounds are certain once the cluster has reported them to this process: before, the log start would be that of the
 //     oldest segment, and what DeleteRecords took would be served. Reported bounds are used on while leaders or the
 //     cluster are away, which passes.
-//   - A denied topic stays denied until somebody grants the right, while its records may be deleted unseen: of its
+//   - A denied topic stays denied until the right is granted, while its records may be deleted unseen: of its
 //     bounds it is right only that what lies below the start is deleted. They are used for one minute, then they are
 //     unknown until the topic can be described again.
 //   - A partition whose new leader has not reported its leader epochs is unknown: the view holds nothing of older
@@ -18,7 +18,7 @@
 //   - A topic is gone when the cluster says so of its id (cluster.TopicGone), not when it is not listed. It leaves the
 //     view as a whole once a record says that its segments are being deleted. Records that empty a partition are
 //     applied after the cluster was asked why, so that no reader sees a deleted topic as an empty one.
-//   - Topics of which no record tells are in the view when a reader has named them (Include) and the cluster has them.
+//   - Topics that no record names are in the view when a reader has named them (Include) and the cluster has them.
 //
 // Non-goals: asking brokers, which cluster does, and where segments come from.
 package observe

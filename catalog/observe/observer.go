@@ -27,13 +27,14 @@ type Options struct {
 	Op      string        // of the errors
 	Refresh time.Duration // the age up to which a view of the cluster counts as of now
 
-	// Applied is told the number of changes that the tier was given, and those that it dropped.
+	// Applied is given the number of changes that the tier got, and those that it dropped.
 	Applied func(changes int, rejected []tier.Rejected)
 	// Withdrawn is given the segments that left CopyFinished, after the view without them is out.
 	Withdrawn func(segments ...*tier.Segment)
 }
 
-// Observer keeps a tier up to date with a live cluster. All methods may be called concurrently; Run is called once.
+// Observer keeps a tier up to date with a live cluster. All methods may be called concurrently, but for Restart, Publish
+// and Apply, which are called one at a time, and Run, which is called once.
 type Observer struct {
 	opt Options
 
@@ -49,7 +50,7 @@ type Observer struct {
 	observed observed
 }
 
-// observed is what the views have told the tier so far, so that a view that says the same again costs nothing.
+// observed is what the tier has of the views so far, so that a view that says the same again costs nothing.
 type observed struct {
 	bounds   map[tier.PartitionID]tier.Bounds
 	complete map[tier.PartitionID]bool // log start and high watermark were reported at least once
@@ -89,7 +90,8 @@ func (o *Observer) Publish(t *tier.Tier, out func()) {
 	o.mu.Lock()
 	o.observed = observed{
 		map[tier.PartitionID]tier.Bounds{}, map[tier.PartitionID]bool{}, map[tier.PartitionID]bool{},
-		map[tier.PartitionID][]segment.EpochStart{}, map[string]segment.UUID{}, map[segment.UUID]string{}, map[segment.UUID]topicState{},
+		map[tier.PartitionID][]segment.EpochStart{}, map[string]segment.UUID{}, map[segment.UUID]string{},
+		map[segment.UUID]topicState{},
 	}
 	o.tier = t
 	changes := o.news([]tier.Change{o.notAsked()})
@@ -245,7 +247,9 @@ func (b *observed) topic(changes []tier.Change, topic *cluster.Topic, at time.Ti
 		if p.LineagePending {
 			b.pending[id] = true
 		}
-		now := tier.Bounds{Start: p.LogStart, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable}
+		now := tier.Bounds{
+			Start: p.LogStart, LocalStart: p.LocalStart, HighWatermark: p.HighWatermark, LastStable: p.LastStable,
+		}
 		if old, ok := b.bounds[id]; p.LogStart >= 0 && (!ok || old != now) {
 			b.bounds[id] = now
 			if p.HighWatermark >= 0 {

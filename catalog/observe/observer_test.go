@@ -268,7 +268,7 @@ func TestATierBeforeItIsPublished(t *testing.T) {
 	if err := h.Ask(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p, _ := h.tier.Snapshot().Partition(orders3); p.StartTold() || h.Answered(h.tier) {
+	if p, _ := h.tier.Snapshot().Partition(orders3); p.StartReported() || h.Answered(h.tier) {
 		t.Errorf("before it is published: %+v, answered: %t", p.Bounds(), h.Answered(h.tier))
 	}
 	h.Publish(h.tier, func() {

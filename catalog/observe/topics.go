@@ -13,7 +13,7 @@ import (
 
 const (
 	// includedFor is how long the bounds of a topic are kept that a reader named and of which nothing was ever tiered:
-	// then the brokers are asked anew, if somebody names it again.
+	// then the brokers are asked anew, if a reader names it again.
 	includedFor = 10 * time.Minute
 	// includedMost bounds those topics, since brokers are asked for their bounds each round. The oldest one goes.
 	includedMost = 256
@@ -25,7 +25,7 @@ type Topic struct {
 	Name string
 	At   int64 // ms, of the newest event
 
-	included time.Time // when a reader named it, of which no record tells; zero: a record did
+	included time.Time // when a reader named it, while no record does; zero: a record does
 }
 
 // Topics are a tier's, by id.
@@ -47,7 +47,7 @@ func (ts Topics) recorded() Topics {
 	return list
 }
 
-// Include brings a topic into the view, by its name or else its id, that the cluster has and of which no record tells:
+// Include brings a topic into the view, by its name or else its id, that the cluster has and that no record names:
 // without segments, with the bounds that its leaders report. So a topic of which nothing is tiered yet looks like one
 // of which nothing is tiered any more. Whether tiering is enabled for it takes rights to ask that a reader need not
 // have (DescribeConfigs), and makes no difference: its records are with the brokers.

@@ -7,11 +7,11 @@ import (
 )
 
 // Versions that were kept must stay as they were while later generations change in place and share leaves with them.
-func TestShelfVersionsStayAsTheyWere(t *testing.T) {
+func TestListVersionsStayAsTheyWere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	type version struct {
-		shelf shelf[int]
-		want  []int
+		list cowList[int]
+		want []int
 	}
 	var kept []version
 	// Most reach a little further than they begin, some very far.
@@ -21,7 +21,7 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 		}
 		return int64(v + v%7)
 	}
-	s := shelf[int]{reach: reach}
+	s := cowList[int]{reach: reach}
 	var want []int
 	for generation := uint64(1); generation <= 200; generation++ {
 		for range rng.IntN(40) {
@@ -46,19 +46,19 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 		kept = append(kept, version{s, slices.Clone(want)})
 	}
 	for i, v := range kept {
-		if got := slices.Collect(v.shelf.all()); !slices.Equal(got, v.want) {
+		if got := slices.Collect(v.list.all()); !slices.Equal(got, v.want) {
 			t.Fatalf("version %d changed: %d entries, want %d", i, len(got), len(v.want))
 		}
-		if v.shelf.size != len(v.want) {
-			t.Fatalf("version %d counts %d entries, has %d", i, v.shelf.size, len(v.want))
+		if v.list.size != len(v.want) {
+			t.Fatalf("version %d counts %d entries, has %d", i, v.list.size, len(v.want))
 		}
 		from := rng.IntN(4000)
 		cut, _ := slices.BinarySearch(v.want, from)
-		p := v.shelf.seek(func(e *int) bool { return *e < from })
-		if got := slices.Collect(v.shelf.upFrom(p)); !slices.Equal(got, v.want[cut:]) {
+		p := v.list.seek(func(e *int) bool { return *e < from })
+		if got := slices.Collect(v.list.upFrom(p)); !slices.Equal(got, v.want[cut:]) {
 			t.Fatalf("version %d from %d upwards: %v", i, from, got)
 		}
-		down := slices.Collect(v.shelf.downFrom(p))
+		down := slices.Collect(v.list.downFrom(p))
 		slices.Reverse(down)
 		if !slices.Equal(down, v.want[:cut]) {
 			t.Fatalf("version %d from %d downwards: %v", i, from, down)
@@ -67,7 +67,7 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 		short := func(v int) bool { return reach(v) < limit }
 		all := slices.DeleteFunc(slices.Clone(v.want[:cut]), short)
 		slices.Reverse(all)
-		if got := slices.DeleteFunc(slices.Collect(v.shelf.downReaching(p, limit)), short); !slices.Equal(got, all) {
+		if got := slices.DeleteFunc(slices.Collect(v.list.downReaching(p, limit)), short); !slices.Equal(got, all) {
 			t.Fatalf("version %d from %d downwards, reaching %d: %v, want %v", i, from, limit, got, all)
 		}
 	}
@@ -75,7 +75,7 @@ func TestShelfVersionsStayAsTheyWere(t *testing.T) {
 
 // One entry that reaches over all others does not make a search walk through them.
 func TestFarReachCostsOneLeaf(t *testing.T) {
-	s := shelf[int]{reach: func(v int) int64 {
+	s := cowList[int]{reach: func(v int) int64 {
 		if v == 5 {
 			return 1 << 40
 		}
@@ -86,7 +86,7 @@ func TestFarReachCostsOneLeaf(t *testing.T) {
 		s.insert(1, s.seek(func(e *int) bool { return *e < v }), v)
 	}
 	seen := 0
-	for range s.downReaching(place{leaf: len(s.leaves)}, n) {
+	for range s.downReaching(position{leaf: len(s.leaves)}, n) {
 		seen++
 	}
 	if seen > leafMax {
@@ -96,8 +96,8 @@ func TestFarReachCostsOneLeaf(t *testing.T) {
 
 // A leaf that takes its neighbour in reaches as far as that did.
 func TestReachOfMergedLeaves(t *testing.T) {
-	s := shelf[int]{reach: func(v int) int64 { return int64(v) }}
-	at := func(v int) place { return s.seek(func(e *int) bool { return *e < v }) }
+	s := cowList[int]{reach: func(v int) int64 { return int64(v) }}
+	at := func(v int) position { return s.seek(func(e *int) bool { return *e < v }) }
 	for v := range 2 * leafMax {
 		s.insert(1, at(v), v)
 	}
@@ -108,7 +108,7 @@ func TestReachOfMergedLeaves(t *testing.T) {
 	for v := leafMax - 1; len(s.leaves) > 1; v-- {
 		s.remove(1, at(v))
 	}
-	for v := range s.downReaching(place{leaf: 1}, last) {
+	for v := range s.downReaching(position{leaf: 1}, last) {
 		if v == last {
 			return
 		}
@@ -118,8 +118,8 @@ func TestReachOfMergedLeaves(t *testing.T) {
 
 // A leaf takes its neighbour in when both fit in half a leaf, and not before.
 func TestThinnedLeavesMerge(t *testing.T) {
-	var s shelf[int]
-	at := func(v int) place { return s.seek(func(e *int) bool { return *e < v }) }
+	var s cowList[int]
+	at := func(v int) position { return s.seek(func(e *int) bool { return *e < v }) }
 	for v := range 2 * leafMax {
 		s.insert(1, at(v), v)
 	}
@@ -134,8 +134,8 @@ func TestThinnedLeavesMerge(t *testing.T) {
 	}
 }
 
-func TestShelfThatGrowsHasFullLeaves(t *testing.T) {
-	var s shelf[int]
+func TestListThatGrowsHasFullLeaves(t *testing.T) {
+	var s cowList[int]
 	for v := range 100 * leafMax {
 		s.insert(1, s.seek(func(e *int) bool { return *e < v }), v)
 	}

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"sort"
 )
@@ -10,46 +11,48 @@ import (
 // 10,000 entries), where a flat slice of 10,000 would copy 80 KB for every segment event.
 const leafMax = 128
 
-// leaf is a part of a shelf. Only the Apply whose generation it carries may write to it.
+// leaf is a part of a cowList. Only the Apply whose generation it carries may write to it.
 type leaf[E any] struct {
 	generation uint64
 	items      []E
 	reach      int64 // no item reaches further; an item that is gone may have
 }
 
-// shelf is a sorted sequence whose versions share their leaves: copying a shelf is cheap, and a copy that is changed
-// under a new generation leaves all others as they were. The caller keeps it sorted. Reading needs no lock.
-type shelf[E any] struct {
+// cowList is a sorted list that is copied on write: versions share their leaves, so that a copy is cheap, and a copy
+// that is changed under a new generation leaves all others as they were. The caller keeps it sorted. Reading needs no
+// lock.
+type cowList[E any] struct {
 	leaves     []*leaf[E]
 	size       int
 	generation uint64
-	reach      func(E) int64 // how far an entry reaches, for downReaching; nil: nobody asks
+	reach      func(E) int64 // how far an entry reaches, for downReaching; nil: it is not used
 }
 
-func (s *shelf[E]) reachOf(e E) int64 {
+func (s *cowList[E]) reachOf(e E) int64 {
 	if s.reach == nil {
 		return 0
 	}
 	return s.reach(e)
 }
 
-// place is a position in a shelf; item may equal the leaf's length (the end of the leaf).
-type place struct{ leaf, item int }
+// position is a place in a cowList: before the entry of that index in that leaf. item may equal the leaf's length (the
+// end of the leaf).
+type position struct{ leaf, item int }
 
-// seek finds the first entry for which before is false; before must be true for a prefix of the shelf.
-func (s *shelf[E]) seek(before func(*E) bool) place {
+// seek finds the first entry for which before is false; before must be true for a prefix of the list.
+func (s *cowList[E]) seek(before func(*E) bool) position {
 	i := sort.Search(len(s.leaves), func(i int) bool { return !before(&s.leaves[i].items[0]) })
 	if i == 0 {
-		return place{}
+		return position{}
 	}
 	items := s.leaves[i-1].items
-	return place{i - 1, sort.Search(len(items), func(k int) bool { return !before(&items[k]) })}
+	return position{i - 1, sort.Search(len(items), func(k int) bool { return !before(&items[k]) })}
 }
 
 // at gives the entry at p, or nil behind the last one.
-func (s *shelf[E]) at(p place) *E {
+func (s *cowList[E]) at(p position) *E {
 	if p.leaf < len(s.leaves) && p.item == len(s.leaves[p.leaf].items) {
-		p = place{p.leaf + 1, 0}
+		p = position{p.leaf + 1, 0}
 	}
 	if p.leaf >= len(s.leaves) {
 		return nil
@@ -58,7 +61,7 @@ func (s *shelf[E]) at(p place) *E {
 }
 
 // last gives the greatest entry, or nil.
-func (s *shelf[E]) last() *E {
+func (s *cowList[E]) last() *E {
 	if s.size == 0 {
 		return nil
 	}
@@ -67,20 +70,10 @@ func (s *shelf[E]) last() *E {
 }
 
 // all yields the entries ascending.
-func (s *shelf[E]) all() iter.Seq[E] {
-	return func(yield func(E) bool) {
-		for _, l := range s.leaves {
-			for _, e := range l.items {
-				if !yield(e) {
-					return
-				}
-			}
-		}
-	}
-}
+func (s *cowList[E]) all() iter.Seq[E] { return s.upFrom(position{}) }
 
 // upFrom yields the entry at p and those behind it, ascending.
-func (s *shelf[E]) upFrom(p place) iter.Seq[E] {
+func (s *cowList[E]) upFrom(p position) iter.Seq[E] {
 	return func(yield func(E) bool) {
 		for i := p.leaf; i < len(s.leaves); i++ {
 			items := s.leaves[i].items
@@ -97,25 +90,11 @@ func (s *shelf[E]) upFrom(p place) iter.Seq[E] {
 }
 
 // downFrom yields the entries before p, descending.
-func (s *shelf[E]) downFrom(p place) iter.Seq[E] {
-	return func(yield func(E) bool) {
-		for i := min(p.leaf, len(s.leaves)-1); i >= 0; i-- {
-			items := s.leaves[i].items
-			if i == p.leaf {
-				items = items[:p.item]
-			}
-			for k := len(items) - 1; k >= 0; k-- {
-				if !yield(items[k]) {
-					return
-				}
-			}
-		}
-	}
-}
+func (s *cowList[E]) downFrom(p position) iter.Seq[E] { return s.downReaching(p, math.MinInt64) }
 
 // downReaching is downFrom that passes over leaves of which nothing reaches limit: one entry that reaches far makes a
 // search walk through its own leaf, and not through all behind it (120 µs at 10,000 entries).
-func (s *shelf[E]) downReaching(p place, limit int64) iter.Seq[E] {
+func (s *cowList[E]) downReaching(p position, limit int64) iter.Seq[E] {
 	return func(yield func(E) bool) {
 		for i := min(p.leaf, len(s.leaves)-1); i >= 0; i-- {
 			items := s.leaves[i].items
@@ -134,8 +113,8 @@ func (s *shelf[E]) downReaching(p place, limit int64) iter.Seq[E] {
 	}
 }
 
-// own makes the list of leaves, and leaf i of it, writable for a generation.
-func (s *shelf[E]) own(generation uint64, i int) *leaf[E] {
+// writable makes the list of leaves, and leaf i of it, writable for a generation.
+func (s *cowList[E]) writable(generation uint64, i int) *leaf[E] {
 	if s.generation != generation {
 		s.leaves = slices.Clone(s.leaves)
 		s.generation = generation
@@ -149,14 +128,14 @@ func (s *shelf[E]) own(generation uint64, i int) *leaf[E] {
 }
 
 // insert puts e before the entry at p.
-func (s *shelf[E]) insert(generation uint64, p place, e E) {
+func (s *cowList[E]) insert(generation uint64, p position, e E) {
 	if len(s.leaves) == 0 {
 		s.leaves, s.generation = []*leaf[E]{{generation, []E{e}, s.reachOf(e)}}, generation
 		s.size = 1
 		return
 	}
 	s.size++
-	l := s.own(generation, p.leaf)
+	l := s.writable(generation, p.leaf)
 	if len(l.items) < leafMax {
 		l.items = slices.Insert(l.items, p.item, e)
 		l.reach = max(l.reach, s.reachOf(e))
@@ -185,18 +164,18 @@ func (s *shelf[E]) insert(generation uint64, p place, e E) {
 }
 
 // set replaces the entry at p, which must exist.
-func (s *shelf[E]) set(generation uint64, p place, e E) {
-	p = s.settled(p)
-	l := s.own(generation, p.leaf)
+func (s *cowList[E]) set(generation uint64, p position, e E) {
+	p = s.onEntry(p)
+	l := s.writable(generation, p.leaf)
 	l.items[p.item] = e
 	l.reach = max(l.reach, s.reachOf(e))
 }
 
 // remove takes the entry at p out, which must exist.
-func (s *shelf[E]) remove(generation uint64, p place) {
-	p = s.settled(p)
+func (s *cowList[E]) remove(generation uint64, p position) {
+	p = s.onEntry(p)
 	s.size--
-	l := s.own(generation, p.leaf)
+	l := s.writable(generation, p.leaf)
 	if len(l.items) == 1 {
 		s.leaves = slices.Delete(s.leaves, p.leaf, p.leaf+1)
 		return
@@ -212,9 +191,10 @@ func (s *shelf[E]) remove(generation uint64, p place) {
 	}
 }
 
-func (s *shelf[E]) settled(p place) place {
+// onEntry gives the position of the entry that begins behind a leaf's end.
+func (s *cowList[E]) onEntry(p position) position {
 	if p.item == len(s.leaves[p.leaf].items) {
-		return place{p.leaf + 1, 0}
+		return position{p.leaf + 1, 0}
 	}
 	return p
 }
