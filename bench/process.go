@@ -19,7 +19,7 @@ import (
 	"coldtap/rangeio"
 )
 
-// process is a server that runs in a process of its own, so that its CPU time and memory can be told from the load's.
+// process is a server in a process of its own, so that its CPU time and memory are measured apart from the clients'.
 type process struct {
 	cmd  *exec.Cmd
 	addr string // of its data plane

@@ -17,7 +17,7 @@ import (
 	"coldtap/tier"
 )
 
-// deep reads the objects of segments, some at a time.
+// deep reads the objects of segments, cfg.Workers segments at a time.
 func (v *verification) deep(ctx context.Context, segments []*tier.Segment) error {
 	var all int64
 	for _, seg := range segments {
@@ -94,8 +94,8 @@ func (c *contentCheck) find(problem Problem, key, format string, args ...any) {
 	c.findings = append(c.findings, findingOf(c.seg, problem, key, fmt.Sprintf(format, args...)))
 }
 
-// judge tells an error that is the object's own from one that ends the verification: a store that does not answer says
-// nothing about any object.
+// judge separates an error of one object, which is a finding, from one that ends the verification: when the store does
+// not answer, nothing is known of any object.
 func judge(err error) (problem Problem, fatal error) {
 	if _, ok := rangeio.Withheld(err); ok {
 		return WithheldObject, nil
@@ -109,7 +109,7 @@ func judge(err error) (problem Problem, fatal error) {
 	return "", err
 }
 
-// explain says what to mend where that is known.
+// explain gives the remedy where one is known, else the error.
 func explain(err error) string {
 	if why, ok := rangeio.Withheld(err); ok {
 		return why
@@ -202,15 +202,15 @@ func (c *contentCheck) log(ctx context.Context, want string) error {
 func (c *contentCheck) batches(ctx context.Context, r *segment.LogReader, key string) error {
 	bad := 0
 	next, gap := c.seg.BaseOffset, int64(-1)
-	told := int64(0)
-	defer func() { c.read(r.Position() - told) }()
+	reported := int64(0)
+	defer func() { c.read(r.Position() - reported) }()
 	for {
-		if r.Position()-told >= pieceSize {
+		if r.Position()-reported >= pieceSize {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			c.read(r.Position() - told)
-			told = r.Position()
+			c.read(r.Position() - reported)
+			reported = r.Position()
 		}
 		e, err := r.Next()
 		if err == io.EOF {

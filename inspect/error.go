@@ -11,7 +11,7 @@ type Kind uint8
 
 const (
 	Unknown Kind = iota + 1 // no such topic, partition, segment, file or object
-	Damaged                 // what was asked for is there but cannot be believed
+	Damaged                 // it is there, and its content is damaged
 	Misused                 // the question makes no sense, such as an index of an unknown kind
 )
 

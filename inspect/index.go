@@ -70,7 +70,7 @@ type epochRow struct {
 func (*epochRow) header() string    { return "EPOCH\tSTART OFFSET" }
 func (r *epochRow) cells() []string { return []string{number(r.Epoch), number(r.StartOffset)} }
 
-// metaRow is a .meta object: its manifest, and what of the object cannot be believed.
+// metaRow is a .meta object: its manifest, and the names of its damaged files.
 type metaRow struct {
 	*native.Manifest
 	Damaged []string `json:"damaged,omitempty"` // names of files

@@ -92,7 +92,7 @@ type LogOptions struct {
 	Records bool
 	// DecodeLimit bounds one batch after decompression, in bytes; 0 = 256 MiB.
 	DecodeLimit int64
-	Progress    func(done, all int64) // bytes; nil = nobody
+	Progress    func(done, all int64) // bytes; may be nil
 }
 
 // Log shows the batches of a log of size bytes. Damage that ends it is *Error of kind Damaged, after all that came

@@ -54,8 +54,8 @@ func (r *eventRow) cells() []string {
 		epochList(r.LeaderEpochs), number(r.BrokerID), r.SegmentID}
 }
 
-// MetadataTopic gives what shows the records that topic.Walk finds: all, or those of what is TOPIC or TOPIC:PARTITION,
-// TOPIC a name or an id, and with them those that cannot be read, of which nobody can say whose they are.
+// MetadataTopic gives what shows the records that kafka.Walk finds: all, or those of what is TOPIC or TOPIC:PARTITION,
+// TOPIC a name or an id, and besides those that cannot be read, whose topic is not known.
 // found tells whether there was any of them.
 func MetadataTopic(o *Output, what string) (show func(kafka.Entry) error, found func() error, err error) {
 	name, text, one := strings.Cut(what, ":")

@@ -13,7 +13,7 @@ import (
 	"coldtap/tier"
 )
 
-// Metadata is where a verification learns what should exist; catalog.Source is one.
+// Metadata says which segments should exist; catalog.Source is one.
 type Metadata interface {
 	Snapshot() *tier.Snapshot
 	Refresh(ctx context.Context, partition tier.PartitionID) error
@@ -35,7 +35,7 @@ type VerifyConfig struct {
 	Deep bool
 	// Workers is how many segments are read at a time by Deep, each with 5 MiB and its .meta object; 0 = 2.
 	Workers int
-	// Progress is told how far Deep is, in bytes of logs; nil = nobody. Calls come one at a time.
+	// Progress gets how far Deep is, in bytes of logs; may be nil. Calls come one at a time.
 	Progress func(done, all int64)
 }
 
@@ -48,12 +48,12 @@ const (
 	MissingFiles   Problem = "missing_files" // small files that lie in objects of their own
 	WrongSize      Problem = "wrong_size"
 	Orphan         Problem = "orphan"          // an object that no segment of the metadata has
-	DamagedMeta    Problem = "damaged_meta"    // a manifest that cannot be believed, is another segment's, or denies gaps that the log has
+	DamagedMeta    Problem = "damaged_meta"    // a manifest that is damaged, is another segment's, or denies gaps that the log has
 	DamagedFile    Problem = "damaged_file"    // a small file within a .meta
 	DamagedLog     Problem = "damaged_log"     // batches that cannot be read, or lie outside the segment's offsets
 	WrongCRC       Problem = "wrong_crc"       // a batch does not match its own checksum
 	WrongChecksum  Problem = "wrong_checksum"  // the log is not the one that was copied: its SHA-256 differs
-	DamagedStart   Problem = "damaged_start"   // a start object that cannot be believed
+	DamagedStart   Problem = "damaged_start"   // a damaged start object
 	StartBehind    Problem = "start_behind"    // a start object below the metadata's start
 	WithheldObject Problem = "withheld"        // the store does not give it: it is in an archive storage class, or access is denied
 	UnreadableData Problem = "unreadable_data" // the object was listed and cannot be read

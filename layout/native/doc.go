@@ -10,15 +10,18 @@
 // JSON is a Manifest. Fields may be added to it, and what lacks one is read as if it had the field's zero value.
 //
 // Invariants:
-//   - A key is made of the segment's ids and nothing else: two copies never share one (two attempts at the same copy
-//     do, and overwrite each other with the same bytes).
-//   - .meta is written last and deleted first, so a segment whose .meta is there is complete. Yet what exists is the
-//     metadata's word, not the bucket's.
-//   - What goes to the store is what the caller has checked: each block of a log is compared with the checksum of the
-//     pass whose SHA-256 was the caller's, in the moment in which the store's client takes it.
-//   - Nothing in an object is believed before it was compared with the object's length, its checksum and the segment it
-//     should belong to. A damaged index costs time, a damaged transaction index the answer to read_committed, and a
-//     damaged manifest the segment.
+//   - A key is made of the segment's ids and offset: two copies never share one. Two attempts at the same copy do, and
+//     overwrite each other with the same bytes.
+//   - .meta is written last and deleted first, so a segment whose .meta is there is complete. Which
+//     segments exist is decided by the metadata all the same, not by the bucket.
+//   - The store gets the bytes that the caller has checked: Put reads the log once and compares its SHA-256 with the
+//     caller's, and compares each block with that pass again when the store's client reads it.
+//   - Nothing in an object is used before it was compared with the object's length, its checksum and the segment that
+//     it should belong to. With a damaged index reads are slower, with a damaged transaction index read_committed
+//     fails, and with a damaged manifest the segment cannot be read.
+//
+// Layout reads and writes the objects of segments that the metadata knows. Scanner finds segments in a listing: for a
+// catalog that has no other metadata, for a rebuild of the metadata, and for inspection.
 //
 // Non-goals: caching, deciding which segments exist, bounding how many reads run.
 package native

@@ -41,8 +41,8 @@ type PackedFiles struct {
 	LeaderEpochs *PackedFile `json:"leader_epoch_checkpoint,omitempty"`
 }
 
-// Manifest heads a .meta object: it tells all that the metadata store knows of the segment, so that the bucket alone
-// can be read and the store be rebuilt.
+// Manifest is the beginning of a .meta object. It holds all that the metadata holds of the segment, so that the bucket
+// can be read without metadata, and the metadata be rebuilt.
 type Manifest struct {
 	ClusterID    string       `json:"cluster_id"`
 	Topic        string       `json:"topic"`
@@ -94,7 +94,7 @@ func (m *Manifest) hasNoAborts() bool {
 	return (m.Files.TxnIndex == nil || m.Files.TxnIndex.FileSum == sumOf(nil)) && m.Aborted.check() == nil
 }
 
-// check refuses what cannot be true of any segment, lists of aborted transactions aside.
+// check refuses what is true of no segment. The list of aborted transactions has a check of its own.
 func (m *Manifest) check() error {
 	if err := checkPartition(m.Topic, tier.PartitionID{Topic: m.TopicID, Partition: m.Partition}); err != nil {
 		return err
@@ -212,7 +212,7 @@ func appendRows(n int, row func(i int) []int64) []byte {
 func parseRows(b []byte, width, limit int, row func([]int64) error) error {
 	malformed := errors.New("malformed list of numbers")
 	pos := 0
-	take := func(c byte) bool {
+	skip := func(c byte) bool {
 		if pos < len(b) && b[pos] == c {
 			pos++
 			return true
@@ -220,18 +220,18 @@ func parseRows(b []byte, width, limit int, row func([]int64) error) error {
 		return false
 	}
 	values := make([]int64, width)
-	if !take('[') {
+	if !skip('[') {
 		return malformed
 	}
-	for n := 0; !take(']'); n++ {
+	for n := 0; !skip(']'); n++ {
 		if n == limit {
 			return fmt.Errorf("a list of more than %d entries", limit)
 		}
-		if n > 0 && !take(',') {
+		if n > 0 && !skip(',') {
 			return malformed
 		}
 		for i := range values {
-			if i == 0 && !take('[') || i > 0 && !take(',') {
+			if i == 0 && !skip('[') || i > 0 && !skip(',') {
 				return malformed
 			}
 			begin := pos
@@ -244,7 +244,7 @@ func parseRows(b []byte, width, limit int, row func([]int64) error) error {
 			}
 			values[i] = v
 		}
-		if !take(']') {
+		if !skip(']') {
 			return malformed
 		}
 		if err := row(values); err != nil {

@@ -64,9 +64,9 @@ func EncodeMeta(m *Manifest, f *segment.Files) ([]byte, error) {
 	return raw, nil
 }
 
-// DecodeMeta reads a .meta object and trusts nothing in it. A small file that is cut off or fails its checksum is left
-// out and named in Files.IndexDamaged, or makes Files.TxnDamaged true, as a senseless list of aborted transactions
-// does. An error means that the manifest itself cannot be believed. The result holds no reference to raw.
+// DecodeMeta reads and checks a .meta object. A small file that is cut off or fails its checksum is left out and named
+// in Files.IndexDamaged, or makes Files.TxnDamaged true, as a list of aborted transactions that is out of order does.
+// An error means that the manifest itself is damaged. The result holds no reference to raw.
 func DecodeMeta(raw []byte) (*Manifest, *segment.Files, error) {
 	if len(raw) > MaxMeta {
 		return nil, nil, fmt.Errorf("%d bytes, at most %d are allowed", len(raw), MaxMeta)
@@ -107,7 +107,7 @@ func unpack(m *Manifest, f *segment.Files, packed []byte) error {
 		}
 		end += p.Size
 	}
-	// The files live as long as someone reads the segment; the manifest beside them need not.
+	// The files are kept as long as the segment is read; raw, with the manifest, is not.
 	packed = bytes.Clone(packed[:min(end, int64(len(packed)))])
 	for _, s := range slots(&m.Files, f) {
 		p := *s.packed

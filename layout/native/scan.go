@@ -28,7 +28,7 @@ const (
 	maxClusterID  = 256            // bytes; Kafka's have 22
 )
 
-// Scanner implements layout.Manifests: it finds segments where no metadata store tells of them.
+// Scanner implements layout.Manifests: it finds segments in listings, without metadata.
 type Scanner struct {
 	layout *Layout
 	memory *budget.Budget
@@ -71,8 +71,8 @@ func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
 	return part, n
 }
 
-// PartOf says what the last part of a key makes of the object, two folders down from anywhere. Where Classify calls the
-// same key foreign, the object is one of the layout's that lies where the layout would not put it.
+// PartOf classifies a key by its file name alone, in any folder that has a parent. Where Classify calls the same key
+// foreign, the object has a name of the layout and lies in a folder that is not one of the layout's.
 func PartOf(key string) layout.Part {
 	folder, file := path.Split(key)
 	if strings.Count(folder, "/") < 2 {
@@ -162,8 +162,8 @@ func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *rea
 	return h, func() { s.memory.Release(weight) }, nil
 }
 
-// ReadCheckpoint reads the manifest again, and the checkpoint if it did not come with it. It tells no start: the tier's
-// start is its own, and the broker's log start may lie above it.
+// ReadCheckpoint reads the manifest again, and the checkpoint if it did not come with it. It gives no start: the tier's
+// start is in the start object, and the broker's log start may lie above it.
 func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, readcost.Cost, error) {
 	var sum readcost.Cost
 	if err := checkSegment(seg); err != nil {

@@ -23,8 +23,8 @@ const (
 	checkRead  = 1 << 20 // bytes per read in the first pass, a multiple of checkBlock
 )
 
-// checkedLog is a log whose every byte is compared, when it is read, with what was there when the log's SHA-256 was
-// found right. It may be read concurrently, in any order and repeatedly, as clients of object stores do.
+// checkedLog is a log whose SHA-256 was right in one pass, and whose blocks are compared with that pass whenever they
+// are read. It may be read concurrently, in any order and repeatedly, as clients of object stores do.
 type checkedLog struct {
 	src    rangeio.Content
 	size   int64
@@ -67,7 +67,7 @@ func checkLog(ctx context.Context, src rangeio.Content, size int64, sha256Hex st
 // Size implements rangeio.Content.
 func (c *checkedLog) Size() int64 { return c.size }
 
-// ReadAt implements io.ReaderAt. Bytes that it does not vouch for come with an error.
+// ReadAt implements io.ReaderAt. It gives no byte that differs from the first pass without an error.
 func (c *checkedLog) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")

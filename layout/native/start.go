@@ -53,7 +53,7 @@ func EncodeStart(s *Start) ([]byte, error) {
 	return appendFrame(nil, startMagic, b), nil
 }
 
-// DecodeStart reads a start object and trusts nothing in it.
+// DecodeStart reads and checks a start object.
 func DecodeStart(raw []byte) (*Start, error) {
 	body, rest, err := splitFrame(raw, startMagic)
 	if err != nil {

@@ -10,11 +10,10 @@ import (
 	"coldtap/tier"
 )
 
-// Unknown looks for a segment of a partition that the store holds whole, by its manifest and the size of its log, and
-// that known denies; nil when there is none. Copies that were never finished, and manifests that cannot be believed, do
-// not count. known is asked with id and base offset. It lists the partition's folder, and reads manifests until one
-// counts. When none does of those that the store gives, the error is that of the first one that it withholds
-// (rangeio.Withheld).
+// Unknown looks for a segment of a partition that is whole in the store, by its manifest and the size of its log, and
+// for whose name known is false; nil when there is none. Unfinished copies and damaged manifests do not count. It lists
+// the partition's folder, and reads manifests until one counts. When none does, the error is that of the first object
+// that the store withholds (rangeio.Withheld).
 func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error) {
 	s := NewScanner(l)
 	logs := make(map[layout.Name]int64) // sizes

@@ -34,7 +34,7 @@ func (l *Layout) Put(ctx context.Context, clusterID string, seg *tier.Segment, l
 	}
 	l.versions.Forget(logKey)
 	_, err = l.store.Put(ctx, logKey, checked)
-	// Whatever the store's client made of a source that failed under it, even a success: the source's own error counts.
+	// When reading the source failed, that error counts, even if the store's client returned success.
 	if source := checked.failure(); source != nil {
 		return &layout.Error{Object: logKey, Err: source}
 	}

@@ -50,8 +50,8 @@ type Problem string
 
 const (
 	Orphan       Problem = "orphan"        // a .log without .meta: an unfinished copy, or a half-done delete
-	DamagedMeta  Problem = "damaged_meta"  // a .meta that cannot be believed: its segment is left out
-	DamagedStart Problem = "damaged_start" // a start object that cannot be believed: its partition is left out
+	DamagedMeta  Problem = "damaged_meta"  // a damaged .meta, or one of another segment: its segment is left out
+	DamagedStart Problem = "damaged_start" // a damaged start object: its partition is left out
 	Withheld     Problem = "withheld"      // an object in an archive storage class, or denied: its segment or partition is left out
 	MissingLog   Problem = "missing_log"   // a .meta without .log: its segment is left out
 	WrongSize    Problem = "wrong_size"    // a .log that is not as large as its .meta says: its segment is left out
@@ -219,8 +219,8 @@ func (o *partitionObjects) resolve(id tier.PartitionID, c *Contents) Partition {
 	if p.Start >= 0 {
 		return p
 	}
-	// Without a start object the start has never moved. The model says where the first readable segment begins: that may
-	// lie above its base, when the log start had moved inside it before it was copied.
+	// Without a start object the start has never moved, and is that of the first readable segment, as the tier derives it:
+	// above the segment's base when the log start had moved inside the segment before it was copied.
 	t := tier.New()
 	changes := []tier.Change{tier.LineageChanged{Partition: id, Epochs: p.Lineage}}
 	lowest := p.Segments[0].BaseOffset

@@ -12,14 +12,14 @@ type Kind uint8
 const (
 	Empty           Kind = iota + 1 // the bucket holds nothing of the native layout
 	SeveralClusters                 // the bucket holds segments of several clusters, and none was chosen
-	Occupied                        // the catalog holds something that the bucket does not tell
+	Occupied                        // the catalog holds something that the bucket does not
 )
 
 var kindNames = [...]string{Empty: "empty", SeveralClusters: "several clusters", Occupied: "occupied"}
 
 func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
-// Error says why nothing was recorded. It is never retriable without somebody's help. Errors of the store and of the
+// Error says why nothing was recorded. It is not retriable: an operator has to act. Errors of the store and of the
 // catalog come back as they are.
 type Error struct {
 	Kind   Kind
