@@ -89,6 +89,15 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+func TestKeysOfTheFirstOffset(t *testing.T) {
+	l := newTestLayout(newMemoryStore(), "")
+	seg := &tier.Segment{ID: segment.UUID{15: 3}, Topic: "t", Partition: tier.PartitionID{Topic: segment.UUID{15: 1}}}
+	const want = "t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAw.log"
+	if got := l.LogKey(seg); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestHostileNamesMakeNoKey(t *testing.T) {
 	good, _, files := realSegment(t)
 	tests := map[string]func(*tier.Segment){
@@ -130,6 +139,19 @@ func TestHostileNamesMakeNoKey(t *testing.T) {
 				t.Errorf("the store was asked: %v %v", store.steps, store.asked)
 			}
 		})
+	}
+}
+
+func TestExpectCountsTheRequests(t *testing.T) {
+	seg, log, _ := realSegment(t)
+	l := newTestLayout(newMemoryStore(), "")
+	pieces := l.Expect(seg, layout.Demand{Chunk: 4096, Pieces: []int64{0, 1}})
+	if pieces.Requests != 2 || pieces.Bytes != min(8192, int64(len(log))) {
+		t.Errorf("two pieces: %+v", pieces)
+	}
+	all := l.Expect(seg, layout.Demand{Files: true, Chunk: 4096, Pieces: []int64{0, 1}})
+	if all.Requests != 3 || all.Bytes-pieces.Bytes != layout.SmallFiles(seg) {
+		t.Errorf("and the small files: %+v", all)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldtap/rangeio"
 	"coldtap/segment"
 )
 
@@ -238,6 +239,86 @@ func TestManifestThatCannotBeBelieved(t *testing.T) {
 	}
 }
 
+// TestManifestsAtTheEdge: what is just legal is read, what is just not is refused.
+func TestManifestsAtTheEdge(t *testing.T) {
+	_, _, raw := realMeta(t)
+	offsets := func(base, end int64, epochs ...[]int64) func(map[string]any) {
+		return func(m map[string]any) { m["base_offset"], m["end_offset"], m["leader_epochs"] = base, end, epochs }
+	}
+	aborted := func(rows ...[]int64) func(map[string]any) {
+		return func(m map[string]any) { m["aborted"] = rows }
+	}
+	packed := func(index, timeindex int64) func(map[string]any) {
+		return func(m map[string]any) {
+			sum := strings.Repeat("0", 64)
+			m["files"] = map[string]any{
+				"index": PackedFile{0, FileSum{index, sum}}, "timeindex": PackedFile{index, FileSum{timeindex, sum}},
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change         func(map[string]any)
+		sound, decided bool
+	}{
+		"the first offset alone":                   {offsets(0, 0, []int64{0, 0}), true, true},
+		"a segment that ends below its base":       {offsets(1, 0, []int64{0, 0}), false, false},
+		"an epoch that starts at the end":          {offsets(174, 257, []int64{0, 257}), true, true},
+		"an epoch that starts behind it":           {offsets(174, 257, []int64{0, 258}), false, false},
+		"two epochs from one offset":               {offsets(174, 257, []int64{0, 174}, []int64{1, 174}), true, true},
+		"one epoch twice":                          {offsets(174, 257, []int64{1, 174}, []int64{1, 200}), false, false},
+		"a later epoch that starts below":          {offsets(174, 257, []int64{0, 200}, []int64{1, 199}), false, false},
+		"an epoch above a gap in offsets":          {offsets(174, 257, []int64{0, 3}, []int64{1, 200}), true, true},
+		"small files of the allowed size together": {packed(MaxMeta-10, 10), true, true},
+		"one byte more":                            {packed(MaxMeta-10, 11), false, false},
+		"small files that are too large together":  {packed(10, MaxMeta), false, false},
+		"a log without bytes":                      {func(m map[string]any) { m["log"].(map[string]any)["size"] = 0 }, true, true},
+		"an abort at offset 0":                     {aborted([]int64{1, 0, 1, 2}), true, true},
+		"an abort of one offset":                   {aborted([]int64{1, 180, 180, 181}), true, true},
+		"an abort that ends before it began":       {aborted([]int64{1, 180, 179, 181}), true, false},
+		"an abort at a negative offset":            {aborted([]int64{1, -1, 180, 181}), true, false},
+		"two aborts from one offset":               {aborted([]int64{1, 180, 190, 191}, []int64{2, 180, 185, 186}), true, true},
+	} {
+		m, files, err := DecodeMeta(reframe(t, raw, tt.change))
+		if (err == nil) != tt.sound || err == nil && (files.Decided != tt.decided || files.TxnDamaged == tt.decided) {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+	for n, ok := range map[int]bool{MaxAborted: true, MaxAborted + 1: false} {
+		if err := AbortedList(make([]segment.AbortedTxn, n)).check(); (err == nil) != ok {
+			t.Errorf("%d aborted transactions: %v", n, err)
+		}
+	}
+}
+
+func TestLargestObject(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several times 64 MiB")
+	}
+	seg, log, _ := realSegment(t)
+	m, files := newManifest("cluster", seg, sha(log)), &segment.Files{Snapshot: make([]byte, MaxMeta-4096)}
+	raw, err := EncodeMeta(m, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Snapshot = append(files.Snapshot, make([]byte, MaxMeta-len(raw))...)
+	if raw, err = EncodeMeta(m, files); err != nil || len(raw) != MaxMeta {
+		t.Fatalf("%d bytes, %v", len(raw), err)
+	}
+	if _, _, err := DecodeMeta(raw); err != nil {
+		t.Error(err)
+	}
+	s := newMemoryStore()
+	l := newTestLayout(s, "")
+	s.write(l.MetaKey(seg), raw)
+	if _, _, err := NewScanner(l).ReadManifest(t.Context(), rangeio.Object{Key: l.MetaKey(seg), Size: MaxMeta}); err != nil {
+		t.Error(err)
+	}
+	files.Snapshot = append(files.Snapshot, 0)
+	if _, err := EncodeMeta(m, files); err == nil {
+		t.Error("one byte more was written")
+	}
+}
+
 func TestListsAreBounded(t *testing.T) {
 	count := func(list string, limit int) (n int, err error) {
 		err = parseRows([]byte(list), 1, limit, func([]int64) error { n++; return nil })
@@ -249,7 +330,7 @@ func TestListsAreBounded(t *testing.T) {
 	if n, err := count("[[1],[2],[3]]", 2); n != 2 || err == nil {
 		t.Errorf("three rows of at most two: %d, %v", n, err)
 	}
-	for _, list := range []string{"", "[", "[[1]", "[[1],]", "[[]]", "[[-]]", "[[1]]x", "[ [1]]", "[1]", "null", "{}", "[[1.5]]"} {
+	for _, list := range []string{"", "[", "[[1", "[[-", "[[1]", "[[1],]", "[[]]", "[[-]]", "[[1]]x", "[ [1]]", "[1]", "null", "{}", "[[1.5]]"} {
 		if _, err := count(list, 2); err == nil {
 			t.Errorf("%q was read", list)
 		}

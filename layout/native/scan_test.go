@@ -3,6 +3,7 @@ package native
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"coldtap/layout"
 	"coldtap/rangeio"
 	"coldtap/segment"
+	"coldtap/tier"
 )
 
 // scanned is a segment in a store, and a scanner of it.
@@ -271,5 +273,86 @@ func TestCheckpointBeyondTheObject(t *testing.T) {
 	_, _, err = scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size-1)
 	if e, ok := errors.AsType[*layout.Error](err); !ok || !strings.Contains(e.Error(), "cut off") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestScannerAtTheEdge(t *testing.T) {
+	_, scan, o := scanned(t, "", func(m *Manifest, _ *segment.Files) { m.ClusterID = strings.Repeat("x", maxClusterID) })
+	if _, _, err := scan.ReadManifest(t.Context(), o); err != nil {
+		t.Errorf("the longest cluster id: %v", err)
+	}
+	_, scan, o = scanned(t, "", func(_ *Manifest, f *segment.Files) { *f = segment.Files{} })
+	d, cost, err := scan.ReadManifest(t.Context(), o)
+	if err != nil || cost.Requests != 1 || cost.Bytes != o.Size {
+		t.Fatalf("a manifest without small files: %+v, %v", cost, err)
+	}
+	if _, _, err := scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size); err == nil {
+		t.Error("a checkpoint that is not there was read")
+	}
+	_, scan, o = scanned(t, "", func(_ *Manifest, f *segment.Files) { f.LeaderEpochs = []byte("0\n0\n") })
+	if d, _, err = scan.ReadManifest(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := scan.ReadCheckpoint(t.Context(), &d.Segment, o.Size); err == nil {
+		t.Error("a checkpoint without epochs was read")
+	}
+	other := d.Segment
+	other.EndOffset++
+	if _, _, err := scan.ReadCheckpoint(t.Context(), &other, o.Size); err == nil || !strings.Contains(err.Error(), "covers offsets") {
+		t.Errorf("the checkpoint of another segment: %v", err)
+	}
+}
+
+// TestScannerCountsMemory: a long manifest is counted four times while it is read.
+func TestScannerCountsMemory(t *testing.T) {
+	_, scan, o := scanned(t, "", func(_ *Manifest, f *segment.Files) {
+		f.Aborted = nil
+		for i := range int64(10_000) {
+			f.Aborted = append(f.Aborted, segment.AbortedTxn{ProducerID: 1, FirstOffset: 200 + i, LastOffset: 210 + i, LastStableOffset: 220 + i})
+		}
+	})
+	var inUse []int64
+	scan.layout.store = &raceStore{store: scan.layout.store, between: func() { inUse = append(inUse, scan.memory.InUse()) }}
+	if _, _, err := scan.ReadManifest(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if len(inUse) != 2 || inUse[0] != 0 || inUse[1] < 3*o.Size || inUse[1] > 4*o.Size || scan.memory.InUse() != 0 {
+		t.Errorf("%d bytes of %d were counted, %d are still", inUse, o.Size, scan.memory.InUse())
+	}
+}
+
+func TestStartsAtTheEdge(t *testing.T) {
+	store := newMemoryStore()
+	l := newTestLayout(store, "")
+	scan := NewScanner(l)
+	id := tier.PartitionID{Topic: segment.UUID{1}}
+	for _, tt := range []struct {
+		idLength int
+		size     int64
+		ok       bool
+	}{{maxClusterID, 300, true}, {maxClusterID + 1, 300, false}, {22, maxStart, true}, {22, maxStart + 1, false}} {
+		if err := l.PutStart(t.Context(), &Start{ClusterID: strings.Repeat("x", tt.idLength), Topic: "t", TopicID: id.Topic}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := scan.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("t", id), Size: tt.size})
+		if _, fault := errors.AsType[*layout.Error](err); fault == tt.ok || !fault && err != nil {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+func TestObjectsOfASegment(t *testing.T) {
+	_, scan, o := scanned(t, "", nil)
+	seg, _, _ := realSegment(t)
+	want := []layout.Object{
+		{Key: strings.TrimSuffix(o.Key, ".meta") + ".log", Part: layout.LogPart, Size: seg.Size}, {Key: o.Key, Part: layout.ManifestPart, Size: -1},
+	}
+	if got := scan.Objects(seg); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	hostile := *seg
+	hostile.Topic = "../x"
+	if got := scan.Objects(&hostile); got != nil {
+		t.Errorf("%+v", got)
 	}
 }
