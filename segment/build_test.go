@@ -239,6 +239,10 @@ func wantKind(tb testing.TB, err error, kind Kind) {
 	if !errors.As(err, &e) || e.Kind != kind {
 		tb.Fatalf("error %v, want %s", err, kind)
 	}
+	// Positions are those of the caller's bytes, and compressed ones have none.
+	if slices.Contains([]string{"gzip", "snappy", "lz4", "zstd", "decompression"}, e.Op) && e.Position != -1 {
+		tb.Errorf("error %v has a position", err)
+	}
 }
 
 // allocated gives the bytes that fn allocates in total.

@@ -204,6 +204,7 @@ func TestZstdRefuses(t *testing.T) {
 		"checksum":            {append(bytes.Clone(frame[:len(frame)-1]), frame[len(frame)-1]^1), Corrupt},
 		"reserved block":      {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x58, 7, 0, 0}, Corrupt},
 		"block of 256 KiB":    {append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x58, 1, 0, 0x20}, make([]byte, 256<<10)...), Corrupt},
+		"last block cut":      {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x58, 5<<3 | 1, 0, 0, 'x'}, Corrupt},
 		"dictionary":          {[]byte{0x28, 0xb5, 0x2f, 0xfd, 1, 0x58, 9, 9, 0, 0, 'x'}, Corrupt},
 		"skippable frame cut": {skippable(9)[:12], Corrupt},
 	} {
@@ -259,6 +260,73 @@ func TestLimitIsExact(t *testing.T) {
 		d.out.limit--
 		_, err := d.decompress(codec, src)
 		wantKind(t, err, TooLarge)
+	}
+}
+
+// gzip's window is 32 KiB: a batch of whole windows says that it ends only when more is asked for.
+func TestLimitIsExactForWholeWindows(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	o := output{limit: int64(len(data))}
+	if err := o.gunzip(gzipped(t, data)); err != nil || !bytes.Equal(o.b, data) {
+		t.Errorf("%d bytes, %v", len(o.b), err)
+	}
+}
+
+// countingBudget counts what is reserved.
+type countingBudget struct {
+	testBudget
+	calls int
+}
+
+func (b *countingBudget) Reserve(n int64) error {
+	b.calls++
+	return b.testBudget.Reserve(n)
+}
+
+// What the bytes tell of the size is used: buffers are made once, and no larger than the frames can need.
+func TestBuffersAreMadeOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	data := make([]byte, 1_800_000)
+	for i := range data {
+		data[i] = byte(random.IntN(16))
+	}
+	small, large := zstdWhole(t, data[:80_000]), zstdStream(t, data)
+	room := 8 * int64(len(large))
+	for name, c := range map[string]struct {
+		codec       Codec
+		src         []byte
+		calls       int
+		peak, limit int64
+	}{
+		"gzip, the size that its end claims": {Gzip, gzipped(t, data), 1, int64(len(data)), 64 << 20},
+		"zstd, one block":                    {Zstd, small, 1, 80_000 + zstdSlack, 64 << 20},
+		"zstd, blocks that might give more":  {Zstd, large, 2, room + zstdSlack + room + room/4 + 2*zstdBlock, 64 << 20},
+	} {
+		budget := &countingBudget{testBudget: testBudget{limit: math.MaxInt64}}
+		d := NewDecoder(c.limit, budget)
+		got, err := d.decompress(c.codec, c.src)
+		if err != nil || !bytes.Equal(got, data[:len(got)]) {
+			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
+		}
+		if budget.calls != c.calls || budget.peak != c.peak {
+			t.Errorf("%s: %d bytes in %d steps, want %d in %d", name, budget.peak, budget.calls, c.peak, c.calls)
+		}
+		size := cap(d.out.b)
+		if _, err := d.decompress(c.codec, c.src); err != nil || cap(d.out.b) != size {
+			t.Errorf("%s: again, the buffer of %d bytes has %d, %v", name, size, cap(d.out.b), err)
+		}
+		d.Close()
+		if budget.used != 0 {
+			t.Errorf("%s: %d bytes reserved after Close", name, budget.used)
+		}
+	}
+	d := NewDecoder(64<<20, nil)
+	two, size := slices.Concat(small, large), 0
+	for n := range 3 {
+		if _, err := d.decompress(Zstd, two); err != nil || n > 0 && cap(d.out.b) != size {
+			t.Errorf("two frames, time %d: the buffer of %d bytes has %d, %v", n, size, cap(d.out.b), err)
+		}
+		size = cap(d.out.b)
 	}
 }
 

@@ -31,8 +31,8 @@ func TestParseControlKinds(t *testing.T) {
 	if _, _, ok, err := ParseControl(buildBatch(9, 0x30, 0, 0, nil)); ok || err != nil {
 		t.Errorf("emptied: %t, %v", ok, err)
 	}
-	if got, _, ok, err := ParseControl(control([]byte{0, 0, 0, 2}, []byte("leader change"))); got != 2 || ok || err != nil {
-		t.Errorf("other type: %d, %t, %v", got, ok, err)
+	if got, epoch, ok, err := ParseControl(control([]byte{0, 0, 0, 2}, []byte("leader change"))); got != 2 || epoch != -1 || ok || err != nil {
+		t.Errorf("other type: %d, %d, %t, %v", got, epoch, ok, err)
 	}
 	if got, epoch, ok, err := ParseControl(control([]byte{0, 4, 0, 1, 9}, append(value, 9))); got != ControlCommit || epoch != 3 || !ok || err != nil {
 		t.Errorf("later version: %d, %d, %t, %v", got, epoch, ok, err)

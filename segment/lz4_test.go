@@ -104,6 +104,10 @@ func TestLZ4Refuses(t *testing.T) {
 		"nothing":                    {nil, Corrupt},
 		"other magic":                {slices.Concat([]byte{1, 2, 3, 4}, blocks(header(0x60, 0x40), 0)), Corrupt},
 		"version 2":                  {blocks(header(0xa0, 0x40), 0), Unsupported},
+		"version 2, and no more":     {header(0xa0, 0x40), Unsupported},
+		"content checksum":           {append(blocks(header(0x64, 0x40), lz4Stored|1, 'a'), 1, 2, 3, 4), Corrupt},
+		"length goes on at the end":  {blocks(header(0x60, 0x40), 1, 0xf0), Corrupt},
+		"match goes on at the end":   {blocks(header(0x60, 0x40), 4, 0x1f, 'a', 1, 0), Corrupt},
 		"linked blocks":              {blocks(header(0x40, 0x40), 0), Unsupported},
 		"dictionary":                 {blocks(header(0x61, 0x40, 1, 2, 3, 4), 0), Unsupported},
 		"reserved flag":              {blocks(header(0x62, 0x40), 0), Unsupported},
@@ -126,6 +130,25 @@ func TestLZ4Refuses(t *testing.T) {
 		}
 		wantKind(t, err, c.want)
 	}
+}
+
+// What a block gives is known only when its last length is whole.
+func TestLZ4BlockSize(t *testing.T) {
+	for raw, want := range map[string]int64{
+		"00": 0, "1061": 1, "1061010020" + "6262": 7, "f000" + "616161616161616161616161616161": 15,
+		"f0": -1, "f0ff": -1, "10": -1, "106101": -1, "1f610100": -1, "10610100": -1,
+	} {
+		if size, ok := lz4BlockSize(unhex(t, raw)); ok != (want >= 0) || ok && size != want {
+			t.Errorf("%s: %d %t, want %d", raw, size, ok, want)
+		}
+	}
+}
+
+// A block that no end mark follows is decompressed first, within the limit.
+func TestLZ4LimitComesBeforeTheEndMark(t *testing.T) {
+	frame := append(unhex(t, "04224d18604082"), 5, 0, 0, 0x80, 'h', 'e', 'l', 'l', 'o')
+	o := output{limit: 4}
+	wantKind(t, o.unlz4(frame, true), TooLarge)
 }
 
 // A client that declares blocks of 4 MiB for a small batch does not cost 4 MiB.
