@@ -73,7 +73,7 @@ func newClient(o *Options) (*client, error) {
 			IdleConnTimeout:        90 * time.Second,
 			DisableCompression:     true,
 		},
-		// A gateway redirects nobody, and a token must not go elsewhere.
+		// A gateway sends no redirects, and a token must not go to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if o.transport != nil {

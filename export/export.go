@@ -35,14 +35,14 @@ func Run(ctx context.Context, options Options) (m *Manifest, err error) {
 		}
 		defer func() { err = errors.Join(err, e.folder.close()) }()
 	}
-	if err := e.begin(ctx); err != nil {
+	if err := e.openManifest(ctx); err != nil {
 		return nil, err
 	}
 	return e.journal.manifest, e.readAll(ctx)
 }
 
-// begin takes up the folder's manifest, or makes one.
-func (e *export) begin(ctx context.Context) error {
+// openManifest loads the folder's manifest, or makes one.
+func (e *export) openManifest(ctx context.Context) error {
 	e.journal = &journal{folder: e.folder, every: e.options.tuning.checkpointEvery}
 	var found *Manifest
 	if e.folder != nil {
@@ -80,7 +80,7 @@ func (e *export) begin(ctx context.Context) error {
 		}
 	}
 	e.journal.manifest = found
-	e.progress.begin(found, e.options.Progress)
+	e.progress.start(found, e.options.Progress)
 	return e.journal.save()
 }
 
@@ -107,7 +107,7 @@ type progress struct {
 	at     map[int32]*Progress
 }
 
-func (s *progress) begin(m *Manifest, report func(Progress)) {
+func (s *progress) start(m *Manifest, report func(Progress)) {
 	s.report, s.at = report, make(map[int32]*Progress)
 	for _, p := range m.Partitions {
 		one := &Progress{Done: p.NextOffset - p.StartOffset, Records: p.Records}

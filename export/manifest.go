@@ -220,7 +220,7 @@ func (j *journal) update(p *Partition, now bool, change func(p *Partition)) erro
 	return j.save()
 }
 
-// save replaces the manifest's file; the lock is held, or nobody else is there.
+// save replaces the manifest's file; the caller holds the lock, or no other goroutine runs yet.
 func (j *journal) save() error {
 	j.manifest.Complete = true
 	for _, p := range j.manifest.Partitions {

@@ -51,10 +51,10 @@ type Options struct {
 	Dir string    // the export's folder, or
 	Out io.Writer // where records go, partition after partition, without a manifest; NDJSON and CSV only
 
-	// Progress is called after each batch, by one goroutine at a time; nil = nobody.
+	// Progress is called after each batch, by one goroutine at a time; it may be nil.
 	Progress func(Progress)
 
-	// Logger hears why something is asked again; nil = nobody.
+	// Logger logs why a request is repeated; it may be nil.
 	Logger *slog.Logger
 
 	tuning    tuning

@@ -185,7 +185,7 @@ func partOf(name string) (begins string) {
 // little of them.
 const scanPerPart = 32
 
-func (s *partSink) settle(next, scanned int64, force bool) ([]File, bool, error) {
+func (s *partSink) checkpoint(next, scanned int64, force bool) ([]File, bool, error) {
 	if s.file == nil {
 		s.next, s.scanned = next, scanned
 		return s.files, true, nil
@@ -210,7 +210,7 @@ func (s *partSink) settle(next, scanned int64, force bool) ([]File, bool, error)
 	return s.files, true, nil
 }
 
-// close drops what was not settled.
+// close removes a part that is not finished.
 func (s *partSink) close() error {
 	if s.file == nil {
 		return nil

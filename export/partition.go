@@ -33,7 +33,7 @@ type reader struct {
 	scanned int64 // bytes of batches, in this run
 }
 
-// localError is a fault on this side, such as a full disk: no gateway mends it.
+// localError is a fault on this side, such as a full disk: another request does not help.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
@@ -55,7 +55,7 @@ func (e *export) readPartition(ctx context.Context, p *Partition) error {
 	}
 	ended, message, err := r.run(ctx)
 	if err == nil {
-		err = r.settle(true, func(p *Partition) {
+		err = r.checkpoint(true, func(p *Partition) {
 			p.Ended, p.Message = ended, message
 			if ended == endedRange && p.EndOffset == nil {
 				p.EndOffset = &r.next
@@ -68,15 +68,15 @@ func (e *export) readPartition(ctx context.Context, p *Partition) error {
 	return nil
 }
 
-// run reads until the range or the patience ends.
+// run reads until the range ends, or the tries without progress are used up.
 func (r *reader) run(ctx context.Context) (ended, message string, err error) {
 	tuning := &r.e.options.tuning
 	tries := 0
 	for r.next < r.end {
 		before := r.next
 		a, err := r.request(ctx)
-		// A sink that failed may have lost what it took: nothing of it is settled, even when the run ends at the same moment,
-		// as it does for all partitions when one finds the disk full.
+		// A sink that failed may have lost records: no checkpoint is made, even when the run ends at the same moment, as it
+		// does for all partitions when one finds the disk full.
 		if local, ok := errors.AsType[*localError](err); ok {
 			return "", "", local.err
 		}
@@ -166,7 +166,7 @@ func (r *reader) damaged(next int64, what string) (ended, message string, fault 
 func (r *reader) skip(to int64, reason string) error {
 	hole := Hole{From: r.next, To: to, Reason: reason}
 	r.next = to
-	return r.settle(true, func(p *Partition) { p.Holes = append(p.Holes, hole) })
+	return r.checkpoint(true, func(p *Partition) { p.Holes = append(p.Holes, hole) })
 }
 
 const (
@@ -190,13 +190,13 @@ func (e *export) pause(ctx context.Context, tries int, err error) bool {
 	}
 }
 
-// settle makes the state durable when that is worth it, and tells how far the export is.
-func (r *reader) settle(force bool, change func(p *Partition)) error {
-	files, settled, err := r.sink.settle(r.next, r.scanned, force)
+// checkpoint makes the state durable when enough was written since the last one, and reports the progress.
+func (r *reader) checkpoint(force bool, change func(p *Partition)) error {
+	files, done, err := r.sink.checkpoint(r.next, r.scanned, force)
 	if err != nil {
 		return err
 	}
-	if settled {
+	if done {
 		now := force || len(files) > len(r.p.Files)
 		err = r.e.journal.update(r.p, now, func(p *Partition) {
 			p.Files, p.NextOffset, p.Records = files, r.next, r.records
@@ -262,11 +262,11 @@ func (r *reader) request(ctx context.Context) (answer, error) {
 		if err := r.follows(&b, resp); err != nil {
 			return answer{}, err
 		}
-		if err := r.take(&b); err != nil {
+		if err := r.exportBatch(&b); err != nil {
 			return answer{}, err
 		}
 		r.scanned += int64(len(b.Bytes))
-		if err := r.settle(false, nil); err != nil {
+		if err := r.checkpoint(false, nil); err != nil {
 			return answer{}, &localError{err}
 		}
 		if r.next >= r.end {
@@ -310,8 +310,7 @@ func progressField(resp *http.Response, name string) string {
 
 // progress reads why a whole answer ended and where to go on: behind batches that the reader is not to see, too.
 // Proxies drop trailers; without them the batches that came say where to go on, and an answer without batches has
-// headers. Headers say what was sent, not what came: of a body whose end cannot be told from a cut they are not
-// believed.
+// headers. Headers say what was sent, not what arrived: they are ignored for a body whose end looks like a cut.
 func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 	if resp.ProtoMajor < 2 && resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked") {
 		if r.next == before {
@@ -325,7 +324,7 @@ func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 			return answer{}, fmt.Errorf("the gateway says to go on at %q behind offset %d", printable(text), r.next-1)
 		}
 		r.next = min(next, r.end)
-		if err := r.settle(false, nil); err != nil {
+		if err := r.checkpoint(false, nil); err != nil {
 			return answer{}, &localError{err}
 		}
 	}
@@ -340,8 +339,8 @@ func (r *reader) progress(resp *http.Response, before int64) (answer, error) {
 	return answer{}, nil
 }
 
-// take exports what of a batch is wanted.
-func (r *reader) take(b *segment.Batch) error {
+// exportBatch gives the wanted part of a batch to the sink.
+func (r *reader) exportBatch(b *segment.Batch) error {
 	h := &b.Header
 	if h.LastOffset() < r.next || h.Magic >= 2 && h.BaseOffset >= r.end {
 		return nil

@@ -13,10 +13,10 @@ import (
 type sink interface {
 	write(r *segment.Record) error
 	writeBatch(b *segment.Batch) error // Raw only, in place of write
-	// settle makes everything that was given durable, as what comes before the offset next, and gives the files as they
-	// then are; settled false: it is not worth it yet. With force it always is. scanned is how many bytes of batches were
-	// looked at since the start.
-	settle(next, scanned int64, force bool) (files []File, settled bool, err error)
+	// checkpoint makes all records written so far durable, as what comes before the offset next, and returns the files as
+	// they then are. It may do nothing (done is false) when too little was written since the last one, but not with force.
+	// scanned is how many bytes of batches this run has read.
+	checkpoint(next, scanned int64, force bool) (files []File, done bool, err error)
 	close() error
 }
 
@@ -28,7 +28,7 @@ func fileName(topic string, partition int32) string {
 	return fmt.Sprintf("%.*s-%d", maxTopicInName, topic, partition)
 }
 
-// openSink opens where p goes on.
+// openSink opens the sink where p goes on.
 func (e *export) openSink(p *Partition) (sink, error) {
 	name := fileName(e.options.Topic, p.Partition)
 	if e.options.Format == Parquet {
@@ -43,7 +43,7 @@ func (e *export) openSink(p *Partition) (sink, error) {
 		file = p.Files[0]
 	}
 	file.Name = name + "." + string(e.options.Format)
-	s := &fileSink{encode: encode, File: file, every: e.options.tuning.checkpointBytes, settledAt: time.Now()}
+	s := &fileSink{encode: encode, File: file, every: e.options.tuning.checkpointBytes, checkpointAt: time.Now()}
 	var err error
 	if s.file, err = e.folder.reopen(file.Name, file.Bytes); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (e *export) openSink(p *Partition) (sink, error) {
 const (
 	// writeFrom is how much is gathered before a write.
 	writeFrom = 256 << 10
-	// settleAfter bounds how much work a kill can undo when little is written.
-	settleAfter = 5 * time.Second
+	// checkpointAfter bounds how much work a kill can undo when little is written.
+	checkpointAfter = 5 * time.Second
 )
 
 // fileSink appends to one file.
@@ -70,9 +70,9 @@ type fileSink struct {
 	written int64 // bytes behind File.Bytes, without buf
 	records int64 // in them, with buf
 
-	every       int64
-	settledFrom int64 // scanned at the last settle
-	settledAt   time.Time
+	every          int64
+	checkpointFrom int64 // scanned at the last checkpoint
+	checkpointAt   time.Time
 }
 
 func (s *fileSink) write(r *segment.Record) error {
@@ -98,7 +98,7 @@ func (s *fileSink) flush(from int) error {
 	return err
 }
 
-// reuse empties a buffer, and lets go of one that a large record blew up.
+// reuse empties a buffer, and drops one that a large record has grown.
 func reuse(buf []byte) []byte {
 	if cap(buf) > 4*writeFrom {
 		return nil
@@ -106,8 +106,8 @@ func reuse(buf []byte) []byte {
 	return buf[:0]
 }
 
-func (s *fileSink) settle(next, scanned int64, force bool) ([]File, bool, error) {
-	if !force && scanned-s.settledFrom < s.every && time.Since(s.settledAt) < settleAfter {
+func (s *fileSink) checkpoint(next, scanned int64, force bool) ([]File, bool, error) {
+	if !force && scanned-s.checkpointFrom < s.every && time.Since(s.checkpointAt) < checkpointAfter {
 		return nil, false, nil
 	}
 	err := s.flush(1)
@@ -121,7 +121,7 @@ func (s *fileSink) settle(next, scanned int64, force bool) ([]File, bool, error)
 	s.Records += s.records
 	s.NextOffset = next
 	s.written, s.records = 0, 0
-	s.settledFrom, s.settledAt = scanned, time.Now()
+	s.checkpointFrom, s.checkpointAt = scanned, time.Now()
 	return []File{s.File}, true, nil
 }
 
@@ -150,8 +150,8 @@ func (s *streamSink) flush() error {
 	return err
 }
 
-// settle writes what a batch gave, so that a reader behind a pipe sees it.
-func (s *streamSink) settle(int64, int64, bool) ([]File, bool, error) {
+// checkpoint writes the records of a batch, so that a reader behind a pipe sees them.
+func (s *streamSink) checkpoint(int64, int64, bool) ([]File, bool, error) {
 	if len(s.buf) > 0 {
 		if err := s.flush(); err != nil {
 			return nil, false, err

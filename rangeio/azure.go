@@ -44,7 +44,7 @@ type azureStore struct {
 	writes        *container.Client
 }
 
-// OpenAzure checks cfg. Nothing is asked of the store yet, nor of who gives tokens.
+// OpenAzure checks cfg. No request is sent yet, neither to the store nor for a token.
 func OpenAzure(_ context.Context, cfg AzureConfig) (Backend, error) {
 	if !azureContainerName.MatchString(cfg.Container) {
 		return nil, fmt.Errorf("azure: container %q is not set or not a container's name", cfg.Container)
@@ -155,7 +155,7 @@ func azureService(cfg AzureConfig) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// azureTokens marks the failures of a credential, so that they can be told from the store's.
+// azureTokens marks the failures of a credential, to distinguish them from the store's.
 type azureTokens struct{ azcore.TokenCredential }
 
 // GetToken is azcore's interface.

@@ -25,7 +25,7 @@ var azureCodes = map[string]Kind{
 	"BlobBeingRehydrated":       Archived,
 	"BlobImmutableDueToPolicy":  Forbidden,
 	"PublicAccessNotPermitted":  Forbidden,
-	"LeaseIdMissing":            Forbidden, // 412, but no condition of ours: somebody holds the blob
+	"LeaseIdMissing":            Forbidden, // 412, but no condition of ours: another client has a lease on the blob
 	"InvalidBlobType":           Forbidden, // 409: an append or page blob lies there
 	"ConditionNotMet":           Changed,
 	"InvalidRange":              BadRange,

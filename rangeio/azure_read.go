@@ -42,7 +42,7 @@ func (s *azureStore) Open(ctx context.Context, key string, off, n int64, etag st
 	if kerr != nil {
 		return nil, Info{}, kerr
 	}
-	if err := askedRange(key, off, n); err != nil {
+	if err := checkRange(key, off, n); err != nil {
 		return nil, Info{}, err
 	}
 	o := &blob.DownloadStreamOptions{}
@@ -82,7 +82,7 @@ func (s *azureStore) Open(ctx context.Context, key string, off, n int64, etag st
 	return newRangeBody(ctx, out.Body, length, s.pools.reads), Info{Size: size, ETag: azureVersion(out.ETag)}, nil
 }
 
-// Stat is a HEAD. Its error has a code too, in a header, so a missing container is told from a missing blob.
+// Stat is a HEAD. Its error has a code too, in a header, so a missing container differs from a missing blob.
 func (s *azureStore) Stat(ctx context.Context, key string) (Info, error) {
 	name, kerr := s.name(opStat, key)
 	if kerr != nil {

@@ -23,8 +23,8 @@ var azureCRC = crc64.MakeTable(0x9A6C9329AC4BC9B5)
 
 // Put sends the object in one request, or as blocks of uploadPart bytes, uploadParallel at a time, that the last
 // request joins. Every request with bytes carries their CRC-64, which the store compares. A block is held in memory
-// while it is under way and sent from its start again when that failed. Blocks that nobody joined are invisible, and
-// the store forgets them after a week.
+// while it is under way and sent from its start again when that failed. Blocks that are never joined stay invisible,
+// and the store forgets them after a week.
 func (s *azureStore) Put(ctx context.Context, key string, c Content) (Info, error) {
 	name, kerr := s.name(opPut, key)
 	if kerr != nil {
@@ -50,7 +50,7 @@ func (s *azureStore) Put(ctx context.Context, key string, c Content) (Info, erro
 	if _, ok := errors.AsType[contentError](err); ok {
 		err.Kind = BadContent
 	} else if err.Kind == NotFound {
-		err.Kind = NoBucket // there is nothing else to be missing
+		err.Kind = NoBucket // of a write only the container or bucket can be missing
 	}
 	return Info{}, err
 }

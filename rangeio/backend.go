@@ -39,7 +39,7 @@ type Backend interface {
 	Open(ctx context.Context, key string, off, n int64, etag string) (io.ReadCloser, Info, error)
 	// Stat gives size and version without the bytes.
 	Stat(ctx context.Context, key string) (Info, error)
-	// Put writes the whole object, atomically: nobody ever sees a part of it, and readers of the version before keep it.
+	// Put writes the whole object, atomically: no reader sees a part of it, and readers of the version before keep it.
 	// An existing object is replaced. It is durable when Put returns.
 	Put(ctx context.Context, key string, c Content) (Info, error)
 	// Delete removes the object; a missing one is no error.

@@ -19,8 +19,8 @@ type Config struct {
 	Registerer   prometheus.Registerer
 }
 
-// Client makes a Backend reliable. Safe for concurrent use; it holds no resources of its own, so who opened the Backend
-// closes it.
+// Client makes a Backend reliable. Safe for concurrent use. It holds no resources of its own: the Backend is closed by
+// the code that opened it.
 type Client struct {
 	backend Backend
 	cfg     Config
@@ -142,7 +142,7 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 		if ctx.Err() != nil {
 			return canceled(ctx, op, key)
 		}
-		end := c.metrics.begin(op)
+		end := c.metrics.startAttempt(op)
 		err := attempt()
 		end(err)
 		if err == nil {
@@ -151,8 +151,8 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 		}
 		if err.Kind == BadAnswer {
 			badAnswers++
-			// Nonsense may come from one bad server behind the address, so ask once more; twice the same is the object's or the
-			// store's way.
+			// Nonsense may come from one bad server behind the address, so it is asked for once more; the second such answer is
+			// final.
 			err.exhausted = err.exhausted || badAnswers > 1 || n >= c.cfg.Attempts
 		}
 		if !err.Retriable() || n >= c.cfg.Attempts {
@@ -168,7 +168,7 @@ func (c *Client) retry(ctx context.Context, op, key string, attempt func() *Erro
 	}
 }
 
-// canceled is the error of an operation whose caller gave up.
+// canceled is the error of an operation whose context ended.
 func canceled(ctx context.Context, op, key string) *Error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
@@ -177,7 +177,8 @@ func canceled(ctx context.Context, op, key string) *Error {
 	return &Error{Kind: Canceled, Op: op, Key: key, Err: err}
 }
 
-// classify turns a backend's error into *Error, telling the caller's own cancellation (ctx) from the watch's (actx).
+// classify turns a backend's error into *Error. It distinguishes the caller's cancellation (ctx) from the stall watch's
+// (actx).
 func classify(ctx, actx context.Context, op, key string, err error) *Error {
 	if err == nil {
 		return nil

@@ -123,8 +123,7 @@ func (s *fileStore) Open(ctx context.Context, key string, off, n int64, etag str
 	return &fileBody{SectionReader: io.NewSectionReader(f, off, min(n, info.Size-off)), f: f, ctx: ctx}, info, nil
 }
 
-// open opens the file of an object. Without O_NONBLOCK the opening of a pipe that somebody put there would block for
-// ever.
+// open opens the file of an object. Without O_NONBLOCK, opening a named pipe in its place would block for ever.
 func (s *fileStore) open(ctx context.Context, key string) (*os.File, fs.FileInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -218,14 +217,14 @@ func (s *fileStore) kindOfRead(err error) Kind {
 	if kind == BadKey && (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)) {
 		kind = NotFound
 	}
-	if kind == NotFound && s.gone() {
+	if kind == NotFound && s.rootRemoved() {
 		kind = NoBucket
 	}
 	return kind
 }
 
-// gone tells a missing object from a missing store: the open folder of a removed root has no links left.
-func (s *fileStore) gone() bool {
+// rootRemoved distinguishes a missing object from a missing store: the open folder of a removed root has no links left.
+func (s *fileStore) rootRemoved() bool {
 	fi, err := s.root.Stat(".")
 	if err != nil {
 		return true

@@ -21,7 +21,7 @@ type laterStore struct {
 	}
 }
 
-// OpenFileLater is OpenFile for a folder that somebody else makes. It never fails, and never writes by itself.
+// OpenFileLater is OpenFile for a folder that another process makes. It never fails, and makes no folder itself.
 func OpenFileLater(dir string) Backend { return &laterStore{dir: dir} }
 
 func (s *laterStore) open(op string) (*fileStore, error) {
@@ -40,8 +40,8 @@ func (s *laterStore) open(op string) (*fileStore, error) {
 	return s.mu.found, nil
 }
 
-// forget closes a folder that is not the one at the path any more; false when it is.
-func (s *laterStore) forget(f *fileStore) bool {
+// dropReplaced closes a folder that is no longer the one at the path; false when it still is.
+func (s *laterStore) dropReplaced(f *fileStore) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.found != f {
@@ -65,7 +65,7 @@ func (s *laterStore) do(op string, f func(*fileStore) error) error {
 			return err
 		}
 		err = f(store)
-		if err == nil || again || !s.forget(store) {
+		if err == nil || again || !s.dropReplaced(store) {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (s *laterStore) List(ctx context.Context, prefix string, fn func(Object) er
 			seen = true
 			return fn(o)
 		})
-		if seen || again || !s.forget(f) {
+		if seen || again || !s.dropReplaced(f) {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ func (s *fileStore) List(ctx context.Context, prefix string, fn func(Object) err
 		return stop.err
 	}
 	switch {
-	case err == nil && s.gone():
+	case err == nil && s.rootRemoved():
 		return &Error{Kind: NoBucket, Op: opList, Key: prefix, Err: fs.ErrNotExist}
 	case err != nil:
 		return &Error{Kind: s.kindOfRead(err), Op: opList, Key: prefix, Err: err}
@@ -41,12 +41,12 @@ func (s *fileStore) walk(ctx context.Context, dir, prefix string, fn func(Object
 	}
 	d, err := s.root.Open(dir)
 	if err != nil {
-		return s.vanished(dir, err)
+		return s.allowMissing(dir, err)
 	}
 	entries, err := d.ReadDir(-1)
 	d.Close()
 	if err != nil {
-		return s.vanished(dir, err)
+		return s.allowMissing(dir, err)
 	}
 	// All keys below a folder go on with a slash, which sorts after "-" and "." but before letters; so folders sort by
 	// their name with the slash.
@@ -87,8 +87,8 @@ func (s *fileStore) walk(ctx context.Context, dir, prefix string, fn func(Object
 	return nil
 }
 
-// vanished forgives a folder that is not there: below the root it only means that there are no objects.
-func (s *fileStore) vanished(dir string, err error) error {
+// allowMissing drops the error of a folder that is not there: below the root it only means that there are no objects.
+func (s *fileStore) allowMissing(dir string, err error) error {
 	if dir != "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return nil
 	}

@@ -25,7 +25,7 @@ func (s *fileStore) Put(ctx context.Context, key string, c Content) (Info, error
 		kind := fileKind(err)
 		if kind == NotFound {
 			kind = Unavailable
-			if s.gone() {
+			if s.rootRemoved() {
 				kind = NoBucket
 			}
 		}
@@ -39,10 +39,10 @@ func (s *fileStore) put(ctx context.Context, key string, c Content) (info Info, 
 	if err != nil {
 		return Info{}, keyError{err}
 	}
-	// A delete that empties a folder removes it, maybe between our making it and our using it; then begin again.
+	// A delete that empties a folder removes it, maybe between prepare and replace; then the folder is made again.
 	for range 8 {
 		if err := s.prepare(path.Dir(name)); err != nil {
-			if errors.Is(err, fs.ErrNotExist) && !s.gone() {
+			if errors.Is(err, fs.ErrNotExist) && !s.rootRemoved() {
 				continue
 			}
 			return Info{}, err
@@ -64,8 +64,8 @@ func (s *fileStore) replace(ctx context.Context, name string, c Content) (Info, 
 		return Info{}, err
 	}
 	defer f.Close()
-	// The lock says that the writer lives. clean, maybe in another process, removes files that are not locked, and this
-	// one too if it ran before the lock.
+	// The lock says that the writer lives. removeLeftovers, maybe in another process, removes files that are not locked,
+	// and this one too if it ran before the lock.
 	if err := filelock.Lock(f.File); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Info{}, err
 	}
@@ -129,7 +129,7 @@ func (s *fileStore) Delete(ctx context.Context, key string) error {
 		}
 		return nil
 	}
-	// Not durable, a removal could be undone by a crash after the metadata has forgotten the segment.
+	// Without this sync a crash could undo the removal after the metadata has dropped the segment.
 	dir := path.Dir(name)
 	if err := atomicfile.SyncFolder(s.root, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(fileKind(err), err)
@@ -163,7 +163,7 @@ func (s *fileStore) prepare(dir string) error {
 			return err
 		}
 	}
-	s.clean(dir)
+	s.removeLeftovers(dir)
 	s.mu.Lock()
 	s.mu.prepared[dir] = true
 	s.mu.Unlock()
@@ -182,8 +182,9 @@ func (s *fileStore) forget(dir string) {
 	s.mu.Unlock()
 }
 
-// clean removes temporary files in dir that no living writer holds locked. What it cannot remove only takes room.
-func (s *fileStore) clean(dir string) {
+// removeLeftovers removes temporary files in dir that no living writer holds locked. What it cannot remove only takes
+// room.
+func (s *fileStore) removeLeftovers(dir string) {
 	d, err := s.root.Open(dir)
 	if err != nil {
 		return

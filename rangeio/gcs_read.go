@@ -29,7 +29,7 @@ func (s *gcsStore) Open(ctx context.Context, key string, off, n int64, etag stri
 	if kerr != nil {
 		return nil, Info{}, kerr
 	}
-	if err := askedRange(key, off, n); err != nil {
+	if err := checkRange(key, off, n); err != nil {
 		return nil, Info{}, err
 	}
 	get := s.reads.Objects.Get(s.bucket, name).Context(withPayload(ctx))

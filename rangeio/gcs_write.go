@@ -36,7 +36,7 @@ func (s *gcsStore) Put(ctx context.Context, key string, c Content) (Info, error)
 		o, err = s.writes.Objects.Insert(s.bucket, &storage.Object{Name: name}).
 			Media(body, googleapi.ContentType("application/octet-stream"), googleapi.ChunkSize(chunk), googleapi.EnableAutoChecksum(),
 				googleapi.ChunkRetryDeadline(gcsChunkDeadline)).
-			WithRetry(&gax.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Multiplier: 2}, repeatsOf(gcsAttempts)).
+			WithRetry(&gax.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Multiplier: 2}, retryUpTo(gcsAttempts)).
 			Fields("size", "generation").Context(ctx).Do()
 		if body.err != nil {
 			err = body.err
@@ -47,7 +47,7 @@ func (s *gcsStore) Put(ctx context.Context, key string, c Content) (Info, error)
 		if _, ok := errors.AsType[contentError](err); ok {
 			err.Kind = BadContent
 		} else if err.Kind == NotFound {
-			err.Kind = NoBucket // there is nothing else to be missing
+			err.Kind = NoBucket // of a write only the container or bucket can be missing
 		}
 		return Info{}, err
 	}
@@ -61,8 +61,9 @@ func (s *gcsStore) Put(ctx context.Context, key string, c Content) (Info, error)
 	return info, nil
 }
 
-// repeatsOf gives the library's question "again?". It is asked after each attempt, good ones too, by one goroutine.
-func repeatsOf(attempts int) func(error) bool {
+// retryUpTo is the library's predicate for another attempt. It is called after each attempt, successful ones too, by
+// one goroutine.
+func retryUpTo(attempts int) func(error) bool {
 	failures := 0
 	return func(err error) bool {
 		if err == nil {

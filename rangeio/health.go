@@ -70,8 +70,8 @@ func newHealth(log *slog.Logger, readable prometheus.Gauge) *health {
 	return h
 }
 
-// ofStore says whether an error may be the store's as a whole; other answers prove that it can be read.
-func ofStore(kind Kind) bool {
+// concernsStore says whether an error may concern the store as a whole; other answers prove that it can be read.
+func concernsStore(kind Kind) bool {
 	switch kind {
 	case NoBucket, Forbidden, BadCredentials, Throttled, Unavailable, BadAnswer:
 		return true
@@ -83,11 +83,11 @@ func ofStore(kind Kind) bool {
 func (h *health) observe(op string, err *Error) {
 	if err == nil {
 		if op == opGet {
-			h.well()
+			h.recovered()
 		}
 		return
 	}
-	if !ofStore(err.Kind) && err.Kind != Archived {
+	if !concernsStore(err.Kind) && err.Kind != Archived {
 		return
 	}
 	h.mu.Lock()
@@ -102,7 +102,7 @@ func (h *health) observe(op string, err *Error) {
 		}
 		h.log.Warn("an operation of the object store failed; more of the kind are not logged for "+logPause.String(), attrs...)
 	}
-	if ofStore(err.Kind) {
+	if concernsStore(err.Kind) {
 		select {
 		case h.suspect <- struct{}{}:
 		default:
@@ -110,15 +110,15 @@ func (h *health) observe(op string, err *Error) {
 	}
 }
 
-// well ends the trouble, if there is any.
-func (h *health) well() {
+// recovered ends the trouble, if there is any.
+func (h *health) recovered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.read = true
-	h.overLocked("the object store can be read again")
+	h.endTroubleLocked("the object store can be read again")
 }
 
-func (h *health) overLocked(why string) {
+func (h *health) endTroubleLocked(why string) {
 	if h.mu.trouble == nil {
 		return
 	}
@@ -174,14 +174,14 @@ func (c *Client) Watch(ctx context.Context, probe func(context.Context) error) {
 // probed notes what a probe found, and gives the pause until the next one; 0: not before something fails.
 func (h *health) probed(err error, pause *time.Duration) time.Duration {
 	if err == nil {
-		h.well()
+		h.recovered()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.asked = true
 	switch {
 	case errors.Is(err, ErrNothing):
-		h.overLocked("the object store that cannot be read is not needed any more: the metadata names no object")
+		h.endTroubleLocked("the object store that cannot be read is not needed any more: the metadata names no object")
 		return idleProbe
 	case err == nil:
 		*pause = firstProbe
@@ -217,7 +217,7 @@ func (c *Client) ReadProbe(ctx context.Context, keys []string) error {
 		_, _, err := c.ReadRange(ctx, key, first[:], 0, "", -1)
 		e, ok := errors.AsType[*Error](err)
 		switch {
-		case err == nil, ok && !ofStore(e.Kind) && e.Kind != NotFound && e.Kind != Canceled:
+		case err == nil, ok && !concernsStore(e.Kind) && e.Kind != NotFound && e.Kind != Canceled:
 			return nil
 		case ok && e.Kind == NotFound:
 			why := fmt.Errorf("of %d keys that objects of the metadata may have none is there: is it another bucket, prefix or folder?", len(keys))

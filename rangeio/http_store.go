@@ -77,8 +77,8 @@ func objectName(prefix, op, key string) (string, *Error) {
 	return full, nil
 }
 
-// askedRange says whether [off, off+n) can be asked for at all; n = -1 is the whole object.
-func askedRange(key string, off, n int64) *Error {
+// checkRange says whether [off, off+n) can be asked for at all; n = -1 is the whole object.
+func checkRange(key string, off, n int64) *Error {
 	if n >= 0 && (off < 0 || n == 0 || off > off+n-1) {
 		return &Error{Kind: BadRange, Op: opGet, Key: key, Err: fmt.Errorf("%d bytes at %d", n, off)}
 	}
@@ -147,7 +147,7 @@ func (b *rangeBody) Read(p []byte) (int, error) {
 
 func (b *rangeBody) Close() error { return b.body.Close() }
 
-// maxRefusal bounds what is kept of a store's own words; the rest of an error page helps nobody.
+// maxRefusal bounds what is kept of a store's own words; the rest of an error page is of no use.
 const maxRefusal = 300
 
 // refusal is an answer with an error status. It stands in for the vendors' own error values, whose texts hold whole

@@ -94,8 +94,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// begin counts an attempt in flight; the function it gives is called with the attempt's outcome.
-func (m *metrics) begin(op string) func(*Error) {
+// startAttempt counts an attempt in flight; the function that it returns is called with the outcome.
+func (m *metrics) startAttempt(op string) func(*Error) {
 	start := time.Now()
 	m.inFlight.Inc()
 	return func(err *Error) {

@@ -50,7 +50,7 @@ type read struct {
 	whole bool  // ReadObject: dst is made when the first answer gives the size
 	limit int64 // of a whole read
 
-	answered bool // dst stands, and info is the first answer's
+	answered bool // dst is allocated, and info is the first answer's
 	info     Info
 	got      int // bytes of dst that are right
 	cost     readcost.Cost

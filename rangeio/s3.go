@@ -50,7 +50,7 @@ const (
 // take the readers' connections.
 type s3Store struct {
 	bucket, prefix string
-	reads          *s3.Client // one attempt each: Client retries, and the SDK's retry quota, once used up, would turn retries off for everybody
+	reads          *s3.Client // one attempt each: Client retries, and the SDK's retry quota, once used up, would end all retries
 	writes         *s3.Client
 	uploads        *transfermanager.Client
 	credentials    *credentials

@@ -8,11 +8,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// renewPause keeps readers that were all told "expired" at once from renewing one after the other.
+// renewPause keeps readers whose requests all failed with "expired" at once from renewing one after the other.
 const renewPause = time.Second
 
-// credentials is the SDK's cached provider, which can be told to renew, and whose failures can be told from the
-// store's.
+// credentials is the SDK's cached provider, with renewal on demand and with failures that differ from the store's.
 type credentials struct {
 	cache *aws.CredentialsCache
 

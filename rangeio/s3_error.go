@@ -54,7 +54,7 @@ var s3Codes = map[string]Kind{
 	"RequestTimeTooSkewed":       Unavailable, // a 403: the SDK has learnt the difference, the next request is right
 	"OperationAborted":           Unavailable,
 	"ConditionalRequestConflict": Unavailable,
-	"NoSuchUpload":               Unavailable, // somebody aborted the upload; a new one may succeed
+	"NoSuchUpload":               Unavailable, // the upload was aborted; a new one may succeed
 
 	"QuotaExceeded":          Full,
 	"StorageFull":            Full,
@@ -85,7 +85,7 @@ func s3Kind(ctx context.Context, err error) Kind {
 	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect:
 		return NoBucket
 	case status == http.StatusNotModified:
-		return BadAnswer // nobody asks with If-None-Match
+		return BadAnswer // no request has If-None-Match
 	case status >= 200:
 		return statusKind(status) // the answer to a HEAD, too, which has no body to carry a code
 	}
@@ -139,7 +139,7 @@ func malformed(err error) bool {
 	return strings.Contains(s, "malformed") || strings.Contains(s, "bad Content-Length")
 }
 
-// suspectsConnections: time ran out rather than somebody answering, so that what else is pooled may be dead too.
+// suspectsConnections: the request timed out without an answer, so the other pooled connections may be dead too.
 func suspectsConnections(ctx context.Context, err error) bool {
 	if _, ok := stalled(ctx); ok {
 		return true

@@ -29,34 +29,20 @@ func (c *cursor) int8() int8 {
 	return v
 }
 
-func (c *cursor) int16() int16 {
-	if c.left() < 2 {
-		c.fails("bytes missing")
-		return 0
-	}
-	v := int16(binary.BigEndian.Uint16(c.b[c.at:]))
-	c.at += 2
-	return v
-}
+func (c *cursor) int16() int16 { return int16(binary.BigEndian.Uint16(c.fixed(2))) }
+func (c *cursor) int32() int32 { return int32(binary.BigEndian.Uint32(c.fixed(4))) }
+func (c *cursor) int64() int64 { return int64(binary.BigEndian.Uint64(c.fixed(8))) }
 
-func (c *cursor) int32() int32 {
-	if c.left() < 4 {
-		c.fails("bytes missing")
-		return 0
-	}
-	v := int32(binary.BigEndian.Uint32(c.b[c.at:]))
-	c.at += 4
-	return v
-}
+var zeros [8]byte
 
-func (c *cursor) int64() int64 {
-	if c.left() < 8 {
+// fixed gives a view of the next n bytes, n ≤ 8; zeros after an error.
+func (c *cursor) fixed(n int) []byte {
+	if c.left() < n {
 		c.fails("bytes missing")
-		return 0
+		return zeros[:n]
 	}
-	v := int64(binary.BigEndian.Uint64(c.b[c.at:]))
-	c.at += 8
-	return v
+	c.at += n
+	return c.b[c.at-n : c.at]
 }
 
 // varint reads a zig-zag LEB128 number of at most 5 bytes. As Kafka does, it accepts encodings longer than need be and

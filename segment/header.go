@@ -33,7 +33,7 @@ func (c Codec) String() string {
 	return "unknown"
 }
 
-// TimestampType says who set a record's timestamp.
+// TimestampType says whether the producer or the broker set a record's timestamp.
 type TimestampType uint8
 
 const (
@@ -188,7 +188,8 @@ func (h *Header) LastOffset() int64 { return h.BaseOffset + int64(h.LastOffsetDe
 // Codec is the compression; values above Zstd are possible and nothing decodes them.
 func (h *Header) Codec() Codec { return Codec(h.Attributes & attributeCodec) }
 
-// TimestampType says who set the timestamps. With LogAppendTime every record's timestamp is MaxTimestamp.
+// TimestampType says whether the producer or the broker set the timestamps. With LogAppendTime every record's timestamp
+// is MaxTimestamp.
 func (h *Header) TimestampType() TimestampType { return TimestampType(h.Attributes >> 3 & 1) }
 
 // IsTransactional tells whether a transaction wrote the batch; false for magic below 2.

@@ -17,7 +17,7 @@ type Episode struct {
 
 // Failed notes a failure, and says whether to log it: the first of its kind in the episode, which is over with
 // patience. Kinds are few and fixed words, never an error's text: that names another address each time. passing says
-// that the failure may pass without anybody doing something about it.
+// that the failure may pass by itself.
 func (e *Episode) Failed(now time.Time, kind string, passing bool) bool {
 	if e.since.IsZero() {
 		e.since = now
@@ -34,7 +34,7 @@ func (e *Episode) Failed(now time.Time, kind string, passing bool) bool {
 	return true
 }
 
-// Over ends the episode, if there is one. logged says that a line told of it, so that another one is due.
+// Over ends the episode, if there is one. logged says that a line was logged about it, so that another one is due.
 func (e *Episode) Over(now time.Time) (lasted time.Duration, logged bool) {
 	if e.since.IsZero() {
 		return 0, false

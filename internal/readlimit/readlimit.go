@@ -1,4 +1,4 @@
-// Package readlimit reads what must be small whole. Memory follows the bytes that are there, not a size that somebody
+// Package readlimit reads small files whole. Memory follows the bytes that are there, not a size that a header
 // claims.
 package readlimit
 
