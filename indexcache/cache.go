@@ -120,9 +120,14 @@ func (c *Cache) find(seg *tier.Segment) (entry *Entry, f *loadFlight, begun bool
 		return nil, f, false, nil
 	}
 	c.metrics.loads.Inc()
-	ctx, started := f.ContextLocked(c.base), f // a closure over a result would cost each hit an allocation
-	c.running.Go(func() { c.run(ctx, started, seg) })
+	c.startLocked(f, seg)
 	return nil, f, true, nil
+}
+
+// startLocked runs the load of a new flight on a goroutine of its own.
+func (c *Cache) startLocked(f *loadFlight, seg *tier.Segment) {
+	ctx := f.ContextLocked(c.base)
+	c.running.Go(func() { c.run(ctx, f, seg) })
 }
 
 // Contains says whether a segment's files are in memory.

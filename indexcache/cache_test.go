@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"coldtap/internal/invariants"
 	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -109,6 +110,18 @@ func TestLoadedOnce(t *testing.T) {
 	mustGet(t, c, reborn)
 	if store.count() != 3 {
 		t.Errorf("%d loads for three segments", store.count())
+	}
+}
+
+func TestHitAllocatesNothing(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("with the race detector sync.Pool forgets at random, and ristretto counts look-ups in one")
+	}
+	c := newCache(t, Config{}, new(fakeStore).load)
+	seg := testSegment(1, 0)
+	mustGet(t, c, seg)
+	if n := testing.AllocsPerRun(1000, func() { mustGet(t, c, seg) }); n != 0 {
+		t.Errorf("a hit costs %v allocations", n)
 	}
 }
 
