@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"coldtap/internal/budget"
@@ -25,12 +26,10 @@ var blockPools [len(BlockSizes)]sync.Pool
 
 // NewBlock gives an empty block of size bytes that were reserved from share; Free gives them back.
 func NewBlock(share *budget.Share, size int) *Block {
-	for i, s := range BlockSizes {
-		if s == size {
-			if b, ok := blockPools[i].Get().(*Block); ok {
-				b.share = share
-				return b
-			}
+	if i := slices.Index(BlockSizes[:], size); i >= 0 {
+		if b, ok := blockPools[i].Get().(*Block); ok {
+			b.share = share
+			return b
 		}
 	}
 	return &Block{make([]byte, 0, size), share, size}
@@ -49,12 +48,11 @@ func (b *Block) Memory() Memory { return Memory(b.share.Set()) }
 
 // Free gives the block and its reservation back.
 func (b *Block) Free() {
-	b.share.Release(int64(b.size))
+	share, size := b.share, b.size
 	b.B, b.share = b.B[:0], nil
-	for i, s := range BlockSizes {
-		if s == cap(b.B) {
-			b.size = s
-			blockPools[i].Put(b)
-		}
+	if i := slices.Index(BlockSizes[:], cap(b.B)); i >= 0 {
+		b.size = cap(b.B)
+		blockPools[i].Put(b)
 	}
+	share.Release(int64(size))
 }
