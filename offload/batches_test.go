@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"testing"
 
 	"coldtap/segment"
@@ -67,6 +68,62 @@ func TestLogThatIsShorterThanItWasIsNoEnd(t *testing.T) {
 	}
 	if _, err := r.read(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestBatchesOutOfOrder: each follows a batch of offset 10 in epoch 3, in a segment that the next one's base 20 ends.
+func TestBatchesOutOfOrder(t *testing.T) {
+	first := encode(10, 3, batchSpec{})
+	for name, tt := range map[string]struct {
+		second []byte
+		says   string // "" = it is in order
+	}{
+		"the next offset":            {encode(11, 3, batchSpec{}), ""},
+		"the same offset":            {encode(10, 3, batchSpec{}), "11 is the least possible"},
+		"up to the segment's end":    {encode(11, 3, batchSpec{offsets: 9}), ""},
+		"one offset beyond":          {encode(11, 3, batchSpec{offsets: 10}), "the next segment begins at 20"},
+		"a later epoch":              {encode(11, 4, batchSpec{}), ""},
+		"an earlier epoch":           {encode(11, 2, batchSpec{}), "leader epoch 2 behind epoch 3"},
+		"the first epoch":            {encode(11, 0, batchSpec{}), "leader epoch 0 behind epoch 3"},
+		"no epoch":                   {encode(11, -1, batchSpec{}), ""},
+		"zeros and then another one": {append(make([]byte, 100_000), 1), "corrupt"},
+		"zeros":                      {make([]byte, 100_000), "nothing but zeros to the end, 100000 bytes"},
+		"the beginning of a batch":   {encode(11, 3, batchSpec{})[:30], "a batch is cut short, 30 bytes are left"},
+	} {
+		batches, err := readAll(append(bytes.Clone(first), tt.second...), 10, 20)
+		if tt.says == "" && (err != nil || len(batches) != 2) || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: %d batches, %v", name, len(batches), err)
+		}
+	}
+}
+
+// TestReadBelow: what lies at or beyond the offset is not looked at, even when it is damaged.
+func TestReadBelow(t *testing.T) {
+	log := bytes.Join([][]byte{encode(0, 0, batchSpec{}), encode(1, 0, batchSpec{}), encode(2, 0, batchSpec{})[:8]}, nil)
+	for to, want := range []int{0, 1, 2} {
+		r := newBatchReader(t.Context(), "log", bytes.NewReader(log), int64(len(log)), 0, maxOffset)
+		n := 0
+		for {
+			_, err := r.readBelow(int64(to), false)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("below %d: %v", to, err)
+			}
+			n++
+		}
+		if n != want {
+			t.Errorf("%d batches below %d", n, to)
+		}
+	}
+	log = append(encode(0, 0, batchSpec{}), encode(5, 0, batchSpec{})[:20]...)
+	r := newBatchReader(t.Context(), "log", bytes.NewReader(log), int64(len(log)), 0, maxOffset)
+	if _, err := r.readBelow(5, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.readBelow(5, false); err != io.EOF {
+		t.Errorf("behind a gap: %v", err)
 	}
 }
 

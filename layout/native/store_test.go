@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,8 +25,9 @@ type memoryStore struct {
 	steps   []string // "put key", "delete key"
 	asked   []string // "key etag" of each GET
 
-	putFault func(key string) error            // before anything is read
-	cut      func(key string, b []byte) []byte // what of a put the store keeps
+	putFault  func(key string) error // before anything is read
+	listFault error
+	cut       func(key string, b []byte) []byte // what of a put the store keeps
 }
 
 func newMemoryStore() *memoryStore {
@@ -100,9 +103,22 @@ func (s *memoryStore) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (s *memoryStore) List(context.Context, string, func(rangeio.Object) error) error { return nil }
-func (s *memoryStore) String() string                                                 { return "memory" }
-func (s *memoryStore) Close() error                                                   { return nil }
+func (s *memoryStore) List(_ context.Context, prefix string, fn func(rangeio.Object) error) error {
+	if s.listFault != nil {
+		return s.listFault
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+		if strings.HasPrefix(key, prefix) {
+			if err := fn(rangeio.Object{Key: key, Size: int64(len(s.objects[key]))}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *memoryStore) String() string { return "memory" }
+func (s *memoryStore) Close() error   { return nil }
 
 func newTestLayout(s rangeio.Backend, prefix string) *Layout {
 	return New(rangeio.NewClient(s, rangeio.Config{Attempts: 1}), prefix)

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"coldtap/layout"
 	"coldtap/rangeio"
+	"coldtap/segment"
 )
 
 func TestOrderOfWritesAndDeletes(t *testing.T) {
@@ -214,7 +217,7 @@ func TestPutStopsWithContext(t *testing.T) {
 // TestCheckedLogReads reads like clients of object stores do: in parts, out of order, with any buffer, at once.
 func TestCheckedLogReads(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, size := range []int{0, 1, checkBlock - 1, checkBlock, checkBlock + 1, checkRead, 3*checkRead + 5} {
+	for _, size := range []int{0, 1, checkBlock - 1, checkBlock, checkBlock + 1, 2*checkBlock - 100, checkRead, 3*checkRead + 5} {
 		log := make([]byte, size)
 		for i := range log {
 			log[i] = byte(r.Uint32())
@@ -255,11 +258,80 @@ func TestCheckedLogNeverVouchesForOtherBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ReadAt(make([]byte, 1), int64(at)); !errors.Is(err, ErrSourceChanged) {
+		where := fmt.Sprintf("at byte %d", at/checkBlock*checkBlock)
+		if _, err := c.ReadAt(make([]byte, 1), int64(at)); !errors.Is(err, ErrSourceChanged) || !strings.HasSuffix(err.Error(), where) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 		if _, err := c.ReadAt(make([]byte, 1), 60_000); !errors.Is(err, ErrSourceChanged) {
 			t.Errorf("a later read: %v", err)
 		}
+	}
+}
+
+func TestCheckedLogThatWasCut(t *testing.T) {
+	log := bytes.Repeat([]byte("coldtap"), 20_000)
+	source := &changingLog{bytes: log, size: int64(len(log)), after: 1, change: func(b []byte) []byte { return b[:checkBlock+7] }}
+	c, err := checkLog(t.Context(), source, source.size, sha(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("it ends at byte %d, expected are %d", checkBlock+7, len(log))
+	if _, err := c.ReadAt(make([]byte, 1), checkBlock+3); !errors.Is(err, ErrSourceChanged) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUnknown: a segment counts that the store holds whole and the metadata lacks.
+func TestUnknown(t *testing.T) {
+	seg, log, files := realSegment(t)
+	nothing := func(layout.Name) bool { return false }
+	for name, tt := range map[string]struct {
+		change func(s *memoryStore, l *Layout)
+		known  func(layout.Name) bool
+		found  bool
+	}{
+		"whole":            {func(*memoryStore, *Layout) {}, nothing, true},
+		"known":            {func(*memoryStore, *Layout) {}, func(n layout.Name) bool { return n.ID == seg.ID && n.BaseOffset == seg.BaseOffset }, false},
+		"without its log":  {func(s *memoryStore, l *Layout) { s.Delete(t.Context(), l.LogKey(seg)) }, nothing, false},
+		"without its meta": {func(s *memoryStore, l *Layout) { s.Delete(t.Context(), l.MetaKey(seg)) }, nothing, false},
+		"a shorter log":    {func(s *memoryStore, l *Layout) { s.write(l.LogKey(seg), log[1:]) }, nothing, false},
+		"a damaged meta":   {func(s *memoryStore, l *Layout) { s.write(l.MetaKey(seg), []byte("no manifest")) }, nothing, false},
+	} {
+		s := newMemoryStore()
+		l := newTestLayout(s, "")
+		if err := l.Put(t.Context(), "cluster", seg, bytes.NewReader(log), sha(log), files); err != nil {
+			t.Fatal(err)
+		}
+		tt.change(s, l)
+		got, err := l.Unknown(t.Context(), seg.Topic, seg.Partition, tt.known)
+		if err != nil || (got != nil) != tt.found || got != nil && got.ID != seg.ID {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	s := newMemoryStore()
+	s.listFault = &rangeio.Error{Kind: rangeio.Forbidden, Op: "list"}
+	if got, err := newTestLayout(s, "").Unknown(t.Context(), seg.Topic, seg.Partition, nothing); got != nil || !rangeio.IsKind(err, rangeio.Forbidden) {
+		t.Errorf("a listing that is denied: %+v, %v", got, err)
+	}
+}
+
+func TestStartsThatAreNotWritten(t *testing.T) {
+	store := newMemoryStore()
+	l := newTestLayout(store, "")
+	start := &Start{Topic: "t", TopicID: segment.UUID{1}}
+	raw, err := EncodeStart(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for over := range 2 {
+		start.ClusterID = strings.Repeat("x", maxStart-len(raw)+over)
+		if b, err := EncodeStart(start); (err == nil) != (over == 0) || err == nil && len(b) != maxStart {
+			t.Errorf("%d bytes more than are allowed: %d, %v", over, len(b), err)
+		}
+	}
+	start.ClusterID = ""
+	store.putFault = func(string) error { return &rangeio.Error{Kind: rangeio.Forbidden, Op: "put"} }
+	if err := l.PutStart(t.Context(), start); !rangeio.IsKind(err, rangeio.Forbidden) {
+		t.Errorf("%v", err)
 	}
 }
