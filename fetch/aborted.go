@@ -1,31 +1,29 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
-	"slices"
 
 	"coldtap/indexcache"
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
-// abortedIn gives the aborted transactions with data in seg, by first offset, and the offset up to which that list is
+// abortedIn gives the aborted transactions with data in seg, in any order, and the offset up to which that list is
 // proven to be complete: MaxInt64 when it is for the whole segment.
 //
 // Where the copier did not leave the complete list, the transaction indexes of this segment and of those after it are
 // searched, as brokers do (RemoteLogManager.collectAbortedTransactions), since an entry stands where its ABORT marker
 // is. A producer snapshot ends the search: a transaction that began in or before seg, has no entry so far and is not
 // open in the snapshot was committed. Brokers go on in their local segments; here proof ends with the tier.
-func (p *planner) abortedIn(ctx context.Context, part *tier.Partition, seg *tier.Segment, entry *indexcache.Entry) ([]segment.AbortedTxn, int64, error) {
+func (p *planner) abortedIn(ctx context.Context, part *tier.Partition, seg *tier.Segment, entry *indexcache.Entry) (
+	list []segment.AbortedTxn, decidedEnd int64, err error) {
 	if entry.Decided && entry.TxnErr == nil {
 		return entry.Aborted, math.MaxInt64, nil
 	}
-	var list []segment.AbortedTxn
 	upper := seg.EndOffset + 1
-	decidedEnd := seg.BaseOffset // what is proven by no snapshot
+	decidedEnd = seg.BaseOffset // what is proven by no snapshot
 	for s, e := seg, entry; ; e = nil {
 		next, more := part.Next(s)
 		// A segment without aborts is worth reading only for the last snapshot of all.
@@ -54,10 +52,7 @@ func (p *planner) abortedIn(ctx context.Context, part *tier.Partition, seg *tier
 		}
 		s = next
 	}
-	slices.SortFunc(list, func(a, b segment.AbortedTxn) int {
-		return cmp.Or(cmp.Compare(a.FirstOffset, b.FirstOffset), cmp.Compare(a.ProducerID, b.ProducerID), cmp.Compare(a.LastOffset, b.LastOffset))
-	})
-	return slices.Compact(list), decidedEnd, nil
+	return list, decidedEnd, nil
 }
 
 // collectAborted adds those entries of a segment's transaction index that touch [from, upper), and says whether an

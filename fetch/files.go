@@ -36,7 +36,8 @@ var smallFiles = map[string]func(*segment.Files) []byte{
 // OpenFile finds a readable segment, by its id or by its base offset in decimal, and one of its files: log, index,
 // timeindex, txnindex, snapshot or leader-epoch-checkpoint. It reads nothing for the log. timeout bounds how long this
 // call, and each call of FileStream.Next, waits for pool, store and memory; 0 = no limit. Errors are *Error.
-func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string, timeout time.Duration) (*File, error) {
+func (s *Service) OpenFile(ctx context.Context, topic string, id segment.UUID, partition int32, seg, file string,
+	timeout time.Duration) (*File, error) {
 	_, t, p, err := s.find(topic, id, partition)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ var noOffset = TimedOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
 // is spent waiting for pool, store and memory, 0 = no limit. Errors are *Error.
 func (s *Service) OffsetForTime(ctx context.Context, topic string, id segment.UUID, partition int32, ts int64, iso Isolation,
 	timeout time.Duration) (TimedOffset, error) {
-	st := s.newStream(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso, Timeout: timeout})
+	st := s.newStream(&Request{Topic: topic, TopicID: id, Partition: partition, EndOffset: -1, EndTimestamp: -1, Isolation: iso,
+		Timeout: timeout})
 	defer st.Close()
 	st.filter.kind = readOffset
 	if err := st.locator.resolve(ctx, &st.req); err != nil {

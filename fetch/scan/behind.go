@@ -31,11 +31,9 @@ type soundBatch struct {
 	adjoins bool // the headers of the damaged batches lead to it, offset by offset
 }
 
-// behind looks for the end of the damage e at pos. visit, which may be nil, is called for each damaged batch that is
-// passed, with pos at it. The scanner stays where it is.
-//
-// Errors are those of reading, and of visit: then nothing is known.
-func (s *Scanner) behind(ctx context.Context, e *Error, index segment.OffsetIndex, visit func(h *segment.Header) error) (to soundBatch, ok bool, err error) {
+// behind looks for the end of the damage e at pos. times, which may be nil, looks at each damaged batch that is passed.
+// The scanner stays where it is. Errors are those of reading: then nothing is known.
+func (s *Scanner) behind(ctx context.Context, e *Error, index segment.OffsetIndex, times *timeProof) (to soundBatch, ok bool, err error) {
 	pos := s.pos
 	s.suspects.from = pos
 	defer func() { s.pos, s.suspects.from = pos, math.MaxInt64 }()
@@ -54,7 +52,7 @@ func (s *Scanner) behind(ctx context.Context, e *Error, index segment.OffsetInde
 		s.pos = pos
 	}
 	if past == 0 {
-		if to, claimed, ok, err = s.alongHeaders(ctx, visit); ok || err != nil {
+		if to, claimed, ok, err = s.alongHeaders(ctx, times); ok || err != nil {
 			return to, ok, err
 		}
 		past = pos + 1
@@ -72,7 +70,8 @@ func (s *Scanner) alongIndex(ctx context.Context, past, claimed int64, index seg
 			return at >= pos
 		})
 	}
-	inside, found := entryAt(past)-1, index.Len() // the last entry that is known to lie in the damage, and the first behind it
+	// The last entry that is known to lie in the damage, and the first behind it.
+	inside, found := entryAt(past)-1, index.Len()
 	for step, width := 0, 1; found-inside > 1; step++ {
 		i := inside + (found-inside)/2
 		if !ok {
@@ -100,7 +99,7 @@ func (s *Scanner) alongIndex(ctx context.Context, past, claimed int64, index seg
 }
 
 // alongHeaders is behind by the lengths in the headers. claimed is the last offset that the damaged batches claim.
-func (s *Scanner) alongHeaders(ctx context.Context, visit func(h *segment.Header) error) (to soundBatch, claimed int64, ok bool, err error) {
+func (s *Scanner) alongHeaders(ctx context.Context, times *timeProof) (to soundBatch, claimed int64, ok bool, err error) {
 	claimed = s.last
 	h, err := s.readHeader(ctx)
 	if _, bytes := err.(*segment.Error); err != nil && !bytes {
@@ -116,10 +115,8 @@ func (s *Scanner) alongHeaders(ctx context.Context, visit func(h *segment.Header
 		}
 		if adjoins = adjoins && plausible; plausible {
 			claimed = h.LastOffset()
-			if visit != nil {
-				if err := visit(&h); err != nil {
-					return to, claimed, false, err
-				}
+			if err := times.look(ctx, s, &h); err != nil {
+				return to, claimed, false, err
 			}
 		}
 		to, sound, _, err := s.tryAt(ctx, end, false)

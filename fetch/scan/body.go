@@ -3,7 +3,6 @@ package scan
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 
 	"coldtap/cache"
@@ -119,9 +118,9 @@ func (s *Scanner) joinable(h *segment.Header) bool {
 func (s *Scanner) join(ctx context.Context, h *segment.Header) error {
 	size := h.Size()
 	if !s.joinable(h) {
-		half, all := s.Memory.From.Size()/2, s.Memory.From.Size()
-		return &Error{Kind: TooLarge, Position: s.pos, NextOffset: -1, Detail: fmt.Sprintf("the batch at offset %d is too large to be decoded here: "+
-			"it has %d bytes over several chunks, and may have %d (half of limits.decode_memory, %d bytes)", h.BaseOffset, size, half, all)}
+		all := s.Memory.From.Size()
+		return s.failure(TooLarge, nil, "the batch at offset %d is too large to be decoded here: it has %d bytes over several chunks, "+
+			"and may have %d (half of limits.decode_memory, %d bytes)", h.BaseOffset, size, all/2, all)
 	}
 	s.joinedAt = -1
 	if int64(cap(s.joined)) < size {
@@ -234,7 +233,9 @@ func (s *Scanner) piece(ctx context.Context, at int64) error {
 		s.unpin()
 		s.source.Drop(other)
 		if again {
-			return &Error{Kind: Changed, Detail: "the store gives other bytes of a batch than before", Position: at, NextOffset: -1}
+			e := s.failure(Changed, nil, "the store gives other bytes of a batch than before")
+			e.Position = at
+			return e
 		}
 	}
 }

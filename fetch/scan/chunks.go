@@ -51,7 +51,9 @@ func (s *Scanner) load(ctx context.Context, pos int64, holding bool) (pin, error
 	chunk, err := s.source.Chunk(ctx, number, holding)
 	from := number * s.log.Chunk
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == Lost {
-		return pin{}, &Error{Kind: Damaged, Detail: "no log bytes", Position: pos, NextOffset: -1, Err: e.Err, past: from + s.log.Chunk}
+		damage := s.failure(Damaged, e.Err, "no log bytes")
+		damage.Position, damage.past = pos, from+s.log.Chunk
+		return pin{}, damage
 	} else if err != nil {
 		return pin{}, err
 	}

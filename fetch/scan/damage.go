@@ -62,7 +62,8 @@ func (d *suspects) countReread(from int64) {
 // damage may have them: a hole full of small batches lies in one chunk.
 func (d *suspects) rereadEnough(pos int64) bool {
 	for _, r := range d.recent {
-		if r.to > pos && !slices.ContainsFunc(d.rereads, func(x reread) bool { return x.from == r.from && x.times >= maxRereads }) {
+		enough := func(x reread) bool { return x.from == r.from && x.times >= maxRereads }
+		if r.to > pos && !slices.ContainsFunc(d.rereads, enough) {
 			return false
 		}
 	}
@@ -165,13 +166,11 @@ func (s *Scanner) repairDamage(ctx context.Context, e *Error) error {
 	if err != nil {
 		return err
 	}
-	search := s.target.time < math.MaxInt64
-	times := timeProof{before: s.target.time}
-	var visit func(h *segment.Header) error
-	if search {
-		visit = func(h *segment.Header) error { return times.look(ctx, s, h) }
+	var times *timeProof
+	if s.target.time < math.MaxInt64 {
+		times = &timeProof{before: s.target.time}
 	}
-	to, ok, err := s.behind(ctx, e, index, visit)
+	to, ok, err := s.behind(ctx, e, index, times)
 	if err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (s *Scanner) repairDamage(ctx context.Context, e *Error) error {
 		e.NextOffset, end = to.header.BaseOffset, max(end, to.pos)
 	}
 	s.confirm(e)
-	if ok && (s.reaches(&to) || search && to.adjoins && times.holds(&to.header)) {
+	if ok && (s.reaches(&to) || to.adjoins && times.holds(&to.header)) {
 		return s.stepOver(&to)
 	}
 	// Nothing damaged is left in the cache, so that a later request finds an object that was repaired.
@@ -213,6 +212,7 @@ func (s *Scanner) stepOver(to *soundBatch) error {
 // whose checksum fails is no proof of that alone. But damage lies in one place, so either the header's largest
 // timestamp is right or the timestamps of the records are; with LogAppendTime there is but one, and timestamps that
 // ascend.
+// nil: no time is searched.
 type timeProof struct {
 	before   int64
 	may      bool // one of the batches may hold such a record
@@ -221,7 +221,7 @@ type timeProof struct {
 
 // look notes what a damaged batch, at pos, says.
 func (p *timeProof) look(ctx context.Context, s *Scanner, h *segment.Header) (err error) {
-	if !p.may && h.LastOffset() >= s.target.offset {
+	if p != nil && !p.may && h.LastOffset() >= s.target.offset {
 		p.appended = p.appended || h.TimestampType() == segment.LogAppendTime
 		p.may, err = s.mayHold(ctx, h, p.before)
 	}
@@ -230,7 +230,7 @@ func (p *timeProof) look(ctx context.Context, s *Scanner, h *segment.Header) (er
 
 // holds says that all batches that were looked at, the last of which ends where next begins, lie before the time.
 func (p *timeProof) holds(next *segment.Header) bool {
-	return !p.may && (!p.appended || next.TimestampType() == segment.LogAppendTime && next.MaxTimestamp < p.before)
+	return p != nil && !p.may && (!p.appended || next.TimestampType() == segment.LogAppendTime && next.MaxTimestamp < p.before)
 }
 
 // mayHold says whether the damaged batch at pos may hold a record at or after a time.

@@ -14,7 +14,7 @@ const (
 	Damaged  Kind = iota + 1 // the log contradicts its checksums or itself
 	TooLarge                 // a sound batch that can't be joined or decoded in the decode memory
 	Changed                  // the store gives other bytes of a batch than those that were checked
-	Lost                     // a Source's: the store has no log bytes, since what is stored can't be made into any. It gives Damaged
+	Lost                     // only of a Source: what the store has can't be made into log bytes
 )
 
 // Error says what is wrong with a batch. Only Changed may go away when the same is asked again.
@@ -50,21 +50,28 @@ func (s *Scanner) fault(err error) *Error {
 	if bytes.Kind == segment.TooLarge && s.proven == s.pos {
 		return s.tooLarge(err)
 	}
-	e := &Error{Kind: Damaged, Detail: "damaged batch", Position: s.pos, NextOffset: -1, Err: err, doubt: s.proven != s.pos}
+	e := s.failure(Damaged, err, "damaged batch")
+	e.doubt = s.proven != s.pos
 	if bytes.Kind == segment.TooLarge {
 		e.Detail = "damaged: a batch reaches beyond the log"
 	}
 	return e
 }
 
+// failure makes an error about the batch at pos.
+func (s *Scanner) failure(kind Kind, cause error, format string, args ...any) *Error {
+	return &Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Position: s.pos, NextOffset: -1, Err: cause}
+}
+
 // doubtful reports damage of the batch at pos that another read of the same bytes may not show.
 func (s *Scanner) doubtful(format string, args ...any) *Error {
-	return &Error{Kind: Damaged, Detail: fmt.Sprintf(format, args...), Position: s.pos, NextOffset: -1, doubt: true}
+	e := s.failure(Damaged, nil, format, args...)
+	e.doubt = true
+	return e
 }
 
 // tooLarge reports a sound batch for whose records there never is memory enough.
 func (s *Scanner) tooLarge(cause error) *Error {
-	return &Error{Kind: TooLarge, Position: s.pos, NextOffset: -1, Err: cause, Detail: fmt.Sprintf(
-		"the batch is too large to decode here: it takes more than the %d bytes that one answer may have of limits.decode_memory (%d bytes)",
-		s.Memory.most(), s.Memory.From.Size())}
+	return s.failure(TooLarge, cause, "the batch is too large to decode here: it takes more than the %d bytes that one answer may have "+
+		"of limits.decode_memory (%d bytes)", s.Memory.most(), s.Memory.From.Size())
 }

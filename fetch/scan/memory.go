@@ -18,7 +18,7 @@ var errDecodeMemory = errors.New("decode memory is in use")
 type Memory struct {
 	From  *budget.Budget
 	Share *budget.Share // of From, whose bytes it holds
-	Small bool          // little may come from what From keeps for small reservations: the answer holds it no longer than it is made
+	Small bool          // little may come from what From keeps for small reservations: it is held while an answer is made
 
 	// Acquire waits for n bytes of Share. It is called with neither a chunk nor decode memory held, else two scanners
 	// could wait for each other.

@@ -184,9 +184,6 @@ func (s *Scanner) back() {
 // Position is the log position of the next batch.
 func (s *Scanner) Position() int64 { return s.pos }
 
-// Log is the log that is read.
-func (s *Scanner) Log() *Log { return &s.log }
-
 // Confirmed says that a sound batch has shown that batches begin where the scanner reads.
 func (s *Scanner) Confirmed() bool { return !s.locating }
 
@@ -233,7 +230,8 @@ func (s *Scanner) parse(ctx context.Context) error {
 		return e
 	}
 	if s.locating && h.BaseOffset > s.target.offset && (h.Magic >= 2 || h.Codec() == segment.None) {
-		return s.doubtful("the offset index places offset %d at a batch of offsets %d to %d", s.target.offset, h.BaseOffset, h.LastOffset())
+		return s.doubtful("the offset index places offset %d at a batch of offsets %d to %d", s.target.offset, h.BaseOffset,
+			h.LastOffset())
 	}
 	s.header, s.parsed, s.follows = h, true, s.continues(&h, s.last)
 	return nil
