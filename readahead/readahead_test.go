@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -498,6 +499,58 @@ func TestReaderThatGivesUpLeavesNoReadAheadBehind(t *testing.T) {
 		synctest.Wait()
 		if h.total() != 4 {
 			t.Errorf("%d loads; 4 chunks were read", h.total())
+		}
+	})
+}
+
+// asked notes the chunks that are asked for, and their lengths.
+type asked struct {
+	mu     sync.Mutex
+	chunks map[int64]int // by position
+}
+
+func (a *asked) LoadChunk(_ context.Context, off int64, dst []byte, _ readerpool.Lane) (readcost.Cost, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.chunks[off] = len(dst)
+	return readcost.Cost{}, nil
+}
+
+// A reader that begins inside a log has its last chunk, which is shorter, and the next log's first ones read ahead.
+func TestReadAheadFromInsideALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, 16)
+		defer c.Close(context.Background())
+		var list []Span
+		var logs [3]asked
+		for n, first := range []int64{2, 0, 0} {
+			logs[n].chunks = map[int64]int{}
+			log := cache.Request{Source: &logs[n]}
+			log.Key.Segment.ID[0] = byte(n)
+			list = Append(list, Span{Log: log, Size: 4*chunkLen + chunkLen/2, Chunk: chunkLen, First: first, Last: 4})
+		}
+		var s Session
+		New(c, Config{Window: 4}).Start(&s)
+		defer s.Close()
+		ch, _, err := s.Chunk(context.Background(), list, 2, 1<<20, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Release()
+		synctest.Wait()
+		for n, want := range []map[int64]int{
+			{2 * chunkLen: chunkLen, 3 * chunkLen: chunkLen, 4 * chunkLen: chunkLen / 2}, {0: chunkLen, chunkLen: chunkLen}, {},
+		} {
+			if !maps.Equal(logs[n].chunks, want) {
+				t.Errorf("of log %d were asked for: %v, want %v", n, logs[n].chunks, want)
+			}
+		}
+		for first := range int64(5) {
+			for last := first; last < 5; last++ {
+				if p := (Span{Size: list[0].Size, Chunk: chunkLen, First: first, Last: last}); p.Whole() != (last == 4) {
+					t.Errorf("chunks %d to %d of 5 are whole: %t", first, last, p.Whole())
+				}
+			}
 		}
 	})
 }
