@@ -13,6 +13,8 @@ import (
 	"coldtap/internal/readcost"
 	"coldtap/segment"
 	"coldtap/tier"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // How many loads run at a time follows from what the segments' indexes will take.
@@ -62,18 +64,21 @@ func TestEntriesOfJustTheBound(t *testing.T) {
 		"more than the window": {window + 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cache := newCache(t, Config{Memory: memory}, func(context.Context, *tier.Segment) (*segment.Files, readcost.Cost, error) {
-				return sized(c.cost), readcost.Cost{}, nil
+			synctest.Test(t, func(t *testing.T) {
+				cache := newCache(t, Config{Memory: memory}, func(context.Context, *tier.Segment) (*segment.Files, readcost.Cost, error) {
+					return sized(c.cost), readcost.Cost{}, nil
+				})
+				defer cache.Close(context.Background())
+				mustGet(t, cache, testSegment(1, 0))
+				synctest.Wait()
+				if !cache.Contains(testSegment(1, 0)) || cache.windowBytes() != c.window {
+					t.Errorf("kept: %t, %d bytes in the window, want %d", cache.Contains(testSegment(1, 0)), cache.windowBytes(), c.window)
+				}
+				cache.Drop(testSegment(1, 0))
+				if cache.Contains(testSegment(1, 0)) || cache.windowBytes() != 0 {
+					t.Errorf("dropped, but %d bytes are in the window", cache.windowBytes())
+				}
 			})
-			mustGet(t, cache, testSegment(1, 0))
-			cache.policy.waitDecided()
-			if !cache.Contains(testSegment(1, 0)) || cache.windowBytes() != c.window {
-				t.Errorf("kept: %t, %d bytes in the window, want %d", cache.Contains(testSegment(1, 0)), cache.windowBytes(), c.window)
-			}
-			cache.Drop(testSegment(1, 0))
-			if cache.Contains(testSegment(1, 0)) || cache.windowBytes() != 0 {
-				t.Errorf("dropped, but %d bytes are in the window", cache.windowBytes())
-			}
 		})
 	}
 }
@@ -130,6 +135,9 @@ func TestOnlyDamageIsLogged(t *testing.T) {
 	mustGet(t, c, testSegment(2, 0))
 	if !strings.Contains(log.String(), "files=[txnindex]") {
 		t.Errorf("of damaged files: %s", &log)
+	}
+	if n := testutil.ToFloat64(c.metrics.failures); n != 0 {
+		t.Errorf("%v of two loads that succeeded count as failed", n)
 	}
 }
 

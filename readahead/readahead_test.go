@@ -545,6 +545,11 @@ func TestReadAheadFromInsideALog(t *testing.T) {
 				t.Errorf("of log %d were asked for: %v, want %v", n, logs[n].chunks, want)
 			}
 		}
+		// A log of whole chunks has one less.
+		whole := Span{Log: list[0].Log, Size: 4 * chunkLen, Chunk: chunkLen, Last: 3}
+		if _, _, err := s.Chunk(context.Background(), Append(nil, whole), 4, 1<<20, false); !whole.Whole() || !errors.Is(err, ErrEnd) {
+			t.Errorf("chunks 0 to 3 of 4 are whole: %t; chunk 4: %v", whole.Whole(), err)
+		}
 		for first := range int64(5) {
 			for last := first; last < 5; last++ {
 				if p := (Span{Size: list[0].Size, Chunk: chunkLen, First: first, Last: last}); p.Whole() != (last == 4) {
