@@ -30,6 +30,9 @@ func TestBoundsOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeEmpty(t, c)
+	if c.arena.mem.mem != nil {
+		t.Error("the memory was not given back")
+	}
 }
 
 func TestErrorsTellTheirKindAndCause(t *testing.T) {
@@ -193,6 +196,9 @@ func TestFailuresAreCounted(t *testing.T) {
 		g.next().verdict <- errors.New("the store is broken")
 		if !rd.ended() || rd.err == nil {
 			t.Fatal("the failure did not reach its reader")
+		}
+		if n := testutil.ToFloat64(g.c.metrics.loadErrors); n != 1 {
+			t.Errorf("%v loads failed, want 1", n)
 		}
 		rd = g.reader(g.chunkOf(1, 1))
 		rd.leave()
