@@ -10,13 +10,13 @@ import (
 )
 
 // digest is what an answer's records of one partition come to. It is made by the goroutine that fetched them, so that
-// decoding and applying take turns on two cores.
+// the answers of several leaders are decoded in parallel, and while others are applied.
 type digest struct {
 	partition int32
 	next      position // behind them
 	end       int64    // the partition's end when they were fetched
 	records   int
-	newest    int64 // ms, the last record's timestamp; -1 = no records
+	newest    int64 // ms, the timestamp of the last record; -1 = no records
 	changes   []tier.Change
 	topics    []observe.Topic // that the records name
 	misplaced int             // records that PartitionOf expects in another partition
@@ -29,11 +29,11 @@ type fault struct {
 	err    *Error
 }
 
-// errOnTopic is what a broker's cache record means on the topic: nothing.
+// errOnTopic is for a Snapshot record, which belongs in a broker's cache file and has no meaning on the topic.
 var errOnTopic = fail(UnknownRecord, 1, "a segment snapshot, which has no place on the topic")
 
-// take adds a record to the digest; partitions is how many the metadata topic has.
-func (d *digest) take(r *segment.Record, partitions int32) {
+// add adds a record to the digest; partitions is how many the metadata topic has.
+func (d *digest) add(r *segment.Record, partitions int32) {
 	d.records++
 	d.newest = r.Timestamp
 	record, err := Decode(r.Value)
@@ -64,22 +64,22 @@ func (d *digest) take(r *segment.Record, partitions int32) {
 	if PartitionOf(of, partitions) != d.partition {
 		d.misplaced++
 	}
-	d.name(observe.Topic{ID: of.Topic, Name: name, At: at})
+	d.addTopic(observe.Topic{ID: of.Topic, Name: name, At: at})
 	d.changes = Changes(d.changes, record)
 }
 
-// skip notes a batch that was passed over.
-func (d *digest) skip(bad *unreadable) {
+// addUnreadable adds a batch that was passed over.
+func (d *digest) addUnreadable(bad *unreadable) {
 	d.faults = append(d.faults, fault{bad.header.BaseOffset, bad.kind()})
 }
 
-// kind makes an error of this package of it.
+// kind makes an *Error of it.
 func (u *unreadable) kind() *Error {
 	return fail(BadBatch, -1, "a batch of %d bytes from offset %d on: %v", u.size, u.header.BaseOffset, u.error)
 }
 
-// name notes a topic, once for a run of records about it.
-func (d *digest) name(t observe.Topic) {
+// addTopic adds a topic, once for consecutive records about it.
+func (d *digest) addTopic(t observe.Topic) {
 	if n := len(d.topics); n > 0 && d.topics[n-1].ID == t.ID {
 		if last := &d.topics[n-1]; t.At >= last.At {
 			*last = t

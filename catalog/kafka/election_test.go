@@ -20,11 +20,11 @@ import (
 // TestUncleanElectionOfTheMetadataTopic: a leader whose log parted from what was read says so, whatever the offsets,
 // and all is read again. A snapshot file keeps what it takes to be told.
 func TestUncleanElectionOfTheMetadataTopic(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	if err := s.MoveTopicPartition(Name, 0, (s.LeaderFor(Name, 0)+1)%3); err != nil {
 		t.Fatal(err)
 	}
-	s.hire(t)
+	s.newWriter(t)
 	epoch := s.PartitionInfo(Name, 0).Epoch
 	if epoch == 0 {
 		t.Fatal("the leader epoch tells nothing")
@@ -84,7 +84,7 @@ func TestUncleanElectionOfTheMetadataTopic(t *testing.T) {
 // TestLeaderThatRefusesItsOwnStart is asked again, at growing distances: nothing that it says can make the follower
 // spin.
 func TestLeaderThatRefusesItsOwnStart(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.raw(t, 0, []byte("v"))
 	times := make(chan time.Time, 4)
 	s.serve = func(req *kmsg.FetchRequest) kmsg.Response {
@@ -126,7 +126,7 @@ func (s *slowly) Refresh(ctx context.Context) error {
 
 // TestAnAnswerForAViewThatWasReplaced does not make the new view's answer forgotten, which would be for ever.
 func TestAnAnswerForAViewThatWasReplaced(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.write(t, 1, finished(1, orders3, 0, 99)...)
 	c := &slowly{&calm{}, make(chan chan struct{}, 1)}
 	f := s.open(t, Options{Cluster: c})
@@ -155,7 +155,7 @@ func TestAnAnswerForAViewThatWasReplaced(t *testing.T) {
 
 // TestRefreshWhenTheTopicWasMadeAnew: offsets of the new topic say nothing of the one that was read.
 func TestRefreshWhenTheTopicWasMadeAnew(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	f := s.open(t, Options{})
 	ready(t, f)
 	at := *f.leaders.Load()
@@ -168,7 +168,7 @@ func TestRefreshWhenTheTopicWasMadeAnew(t *testing.T) {
 
 // TestAsOfOfATopicWhoseEndIsFar: what was there at the start is read, and the newest end was never reached.
 func TestAsOfOfATopicWhoseEndIsFar(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.raw(t, 0, []byte("v"))
 	s.serve = func(req *kmsg.FetchRequest) kmsg.Response {
 		return answering(req, func(p *kmsg.FetchResponseTopicPartition) {
@@ -191,7 +191,7 @@ func TestAsOfOfATopicWhoseEndIsFar(t *testing.T) {
 func TestAsOfIsKnownWhenReady(t *testing.T) {
 	p := newProgress()
 	start := time.Unix(1000, 0)
-	p.begin([]int64{0, 5}, []int64{10, 5}, start)
+	p.restart([]int64{0, 5}, []int64{10, 5}, start)
 	p.applied([]digest{{partition: 0, next: position{offset: 10}, end: 20}}, start.Add(time.Second))
 	if s := p.status(); !s.AsOf.IsZero() {
 		t.Errorf("%+v", s)
@@ -201,7 +201,7 @@ func TestAsOfIsKnownWhenReady(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// The topic gets a partition of which something is to be read.
-	p.begin([]int64{10, 5, 0}, []int64{20, 5, 7}, start.Add(time.Hour))
+	p.restart([]int64{10, 5, 0}, []int64{20, 5, 7}, start.Add(time.Hour))
 	if s := p.status(); s.AsOf != start {
 		t.Errorf("%+v", s)
 	}

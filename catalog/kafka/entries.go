@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// batchBytes bounds what one batch may decompress to. Above lightBytes those who read side by side take turns, so that
-	// all together hold one such batch, and not one for each leader. Brokers' records take some 200 bytes, their batches
-	// less than message.max.bytes, 1 MiB.
+	// batchBytes bounds what one batch may decompress to. Batches above lightBytes are opened one at a time, so that
+	// memory holds one such batch, and not one for each leader. Brokers' records take some 200 bytes, their batches less
+	// than message.max.bytes, 1 MiB.
 	batchBytes = 64 << 20
 	lightBytes = 4 << 20
-	// answerValues is how many bytes of values are taken from one answer; what is left is fetched again. Only answers that
-	// were compressed a hundredfold have more.
+	// answerValues is how many bytes of values are used of one answer; the rest is fetched again. Only answers that were
+	// compressed a hundredfold have more.
 	answerValues = 16 << 20
 )
 
-// entries opens the batches of answers, one answer at a time; rest ends one. It is one goroutine's.
+// entries opens the batches of answers, one answer at a time; release ends one. It is one goroutine's.
 type entries struct {
 	light *segment.Decoder
-	turn  *sync.Mutex      // shared by those who read side by side
-	heavy *segment.Decoder // nil unless the turn is taken
-	taken int64            // bytes of values since rest
+	large *sync.Mutex      // shared by all entries that are open at a time
+	heavy *segment.Decoder // nil unless large is locked
+	taken int64            // bytes of values since release
 }
 
-func newEntries(turn *sync.Mutex) *entries {
-	return &entries{light: segment.NewDecoder(lightBytes, nil), turn: turn}
+func newEntries(large *sync.Mutex) *entries {
+	return &entries{light: segment.NewDecoder(lightBytes, nil), large: large}
 }
 
 func (e *entries) close() {
-	e.rest()
+	e.release()
 	e.light.Close()
 }
 
-// rest gives up what an answer took; nothing of it may be in use any more.
-func (e *entries) rest() {
+// release frees what an answer needed; nothing of it may be in use any more.
+func (e *entries) release() {
 	e.taken = 0
 	if e.heavy != nil {
 		e.heavy.Close()
 		e.heavy = nil
-		e.turn.Unlock()
+		e.large.Unlock()
 	}
 }
 
-// full says that no more is to be taken of this answer.
+// full says that no more of this answer is to be read.
 func (e *entries) full() bool { return e.taken >= answerValues }
 
 // unreadable is a batch that cannot be read.
@@ -60,10 +60,10 @@ func (u *unreadable) Unwrap() error { return u.error }
 // each gives fn every record of a portion from at on, but those of control batches. next is the position to go on from:
 // behind the last whole batch, whatever is left in it, or at one that cannot be read.
 //
-// Such a batch is in doubt at first, and asked for again, since the fault may be in the answer. If it is there again,
-// skipped is told of it, and next is behind it if that is known: where the batch after it begins, or, when the answer
-// ends with it, where it says itself that it ends, if that is below the partition's end. A damaged number of records
-// may make that wrong. Else, and when the bytes are no batch at all, err is what stops the partition.
+// Such a batch is fetched once more, since the fault may be in the answer (position.failedOnce). If it fails again,
+// skipped is called with it, and next is behind it if that is known: where the batch after it begins, or, when the
+// answer ends with it, where it says itself that it ends, if that is below the partition's end. A damaged number of
+// records may make that wrong. Else, and when the bytes are no batch at all, err is what stops the partition.
 func (e *entries) each(p *portion, at position, fn func(*segment.Record) error, skipped func(*unreadable)) (next position, err error) {
 	next = at
 	var bad *unreadable // to be passed over
@@ -98,10 +98,10 @@ func (e *entries) each(p *portion, at position, fn func(*segment.Record) error, 
 			return next, refused
 		case fault == nil:
 			next = position{offset: h.LastOffset() + 1, epoch: max(h.LeaderEpoch, -1)}
-		case at.doubt && next == at:
+		case at.failedOnce && next == at:
 			bad = &unreadable{*h, len(batch.Bytes), fault}
 		default:
-			next.doubt = true
+			next.failedOnce = true
 			return next, nil
 		}
 	}
@@ -127,7 +127,7 @@ func (e *entries) read(batch *segment.Batch, from int64, fn func(*segment.Record
 	err := decoder.Open(batch.Bytes)
 	if large, ok := errors.AsType[*segment.Error](err); ok && large.Kind == segment.TooLarge {
 		if e.heavy == nil {
-			e.turn.Lock()
+			e.large.Lock()
 			e.heavy = segment.NewDecoder(batchBytes, nil)
 		}
 		decoder = e.heavy

@@ -140,19 +140,19 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 	if next := read(0, slices.Concat(large, small)); next.offset != 1 || free() || !e.full() {
 		t.Errorf("a large one: %+v, the turn is free: %v", next, free())
 	}
-	e.rest()
+	e.release()
 	if !free() || e.full() {
 		t.Error("it does not rest")
 	}
 	if next := read(2, tooLarge); next != (position{2, 0, true}) {
 		t.Errorf("one that is too large: %+v", next)
 	}
-	e.rest()
+	e.release()
 }
 
 // TestABadBatchCostsItselfOnly, to a Follower and to a Walk.
 func TestABadBatchCostsItselfOnly(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	for n := range byte(3) {
 		s.write(t, 1, finished(n, orders3, int64(n)*100, int64(n)*100+99)...)
 	}
@@ -234,13 +234,13 @@ func FuzzEntries(f *testing.F) {
 	f.Add(slices.Concat(first, second), int64(0), int64(5), false)
 	f.Add(slices.Concat(flipped(second), batchOf(f, 7, kgo.ZstdCompression(), v)), int64(2), int64(8), true)
 	f.Add(slices.Concat(flipped(second), first), int64(2), int64(8), true)
-	f.Fuzz(func(t *testing.T, log []byte, from, end int64, doubt bool) {
+	f.Fuzz(func(t *testing.T, log []byte, from, end int64, failed bool) {
 		if from < 0 || end < from || end > 1<<62 {
 			return
 		}
 		e := newEntries(new(sync.Mutex))
 		defer e.close()
-		at := position{offset: from, epoch: -1, doubt: doubt}
+		at := position{offset: from, epoch: -1, failedOnce: failed}
 		skipped, last := 0, from-1
 		next, err := e.each(&portion{end: end, bytes: log}, at, func(r *segment.Record) error {
 			if r.Offset < from || r.Offset < last {
@@ -249,7 +249,7 @@ func FuzzEntries(f *testing.F) {
 			last = r.Offset
 			return nil
 		}, func(*unreadable) { skipped++ })
-		if next.offset < from || next.epoch < -1 || skipped > 1 || skipped == 1 && !doubt || err != nil && skipped == 1 && next == at {
+		if next.offset < from || next.epoch < -1 || skipped > 1 || skipped == 1 && !failed || err != nil && skipped == 1 && next == at {
 			t.Fatalf("from %+v to %+v, %d skipped, %v", at, next, skipped, err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"coldtap/internal/errkind"
 )
 
-// Kind classifies an Error. Whoever follows the topic counts records by it and goes on with the next one.
+// Kind classifies an Error. A Follower counts records by it and goes on with the next one.
 type Kind uint8
 
 const (

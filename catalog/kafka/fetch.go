@@ -28,11 +28,11 @@ type wanted struct {
 	position
 }
 
-// position is how far a partition was read.
+// position is how far a partition of the topic was read.
 type position struct {
-	offset int64 // to read next
-	epoch  int32 // leader epoch of the last batch below, -1 = unknown: the leader is asked whether its log has that too
-	doubt  bool  // the batch at offset could not be read once
+	offset     int64 // to read next
+	epoch      int32 // leader epoch of the last batch below, -1 = unknown: the leader is asked whether its log has that too
+	failedOnce bool  // the batch at offset could not be read when it was fetched last
 }
 
 // portion is what an answer holds of one partition.

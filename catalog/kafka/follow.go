@@ -26,18 +26,18 @@ const (
 
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
-	// relocateEvery is how soon a topic that was made anew or got partitions is noticed while all else works.
+	// relocateEvery is how soon a topic that was created again or got partitions is noticed while everything else works.
 	relocateEvery = 30 * time.Second
 )
 
-// anew is why a replay must begin again: what was read is not the beginning of what the topic holds.
-type anew struct{ error }
+// restart is why a replay must begin again: what was read is not the beginning of what the topic holds.
+type restart struct{ error }
 
-// errRetry ends a follow of which the trouble was told already.
+// errRetry ends a follow whose trouble was reported already.
 var errRetry = errors.New("try again")
 
-// run follows until ctx ends. Whatever the brokers say, there is a pause between attempts that came to nothing: a
-// leader that refuses the start it has told would else be asked 3,000 times a second.
+// run follows until ctx ends. Whatever the brokers answer, there is a pause between attempts that failed: a leader that
+// refuses the earliest offset that it answered itself would else be asked 3,000 times a second.
 func (f *Follower) run(ctx context.Context) {
 	f.replay = f.restore()
 	pause := firstPause
@@ -53,11 +53,11 @@ func (f *Follower) run(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		if why, ok := errors.AsType[anew](err); ok {
-			f.startAnew(why.error)
+		if why, ok := errors.AsType[restart](err); ok {
+			f.restartReplay(why.error)
 		}
 		if !errors.Is(err, errRetry) {
-			f.troubled(err)
+			f.noteTrouble(err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
@@ -67,8 +67,8 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// troubled keeps an error for Status, nil when all is well again, and logs what does not pass.
-func (f *Follower) troubled(err error) {
+// noteTrouble keeps an error for Status, nil when following works again, and logs what lasts.
+func (f *Follower) noteTrouble(err error) {
 	now := time.Now()
 	f.progress.failed(err)
 	f.metrics.polled(err)
@@ -83,13 +83,13 @@ func (f *Follower) troubled(err error) {
 	}
 }
 
-// troubleKind tells kinds of trouble apart, whichever broker had it. passing says that a broker which is restarted, or
-// another leader, may end it.
+// troubleKind gives the kind of an error, which is the same whichever broker had it. passing says that a broker's
+// restart or an election may end it.
 func troubleKind(err error) (kind string, passing bool) {
 	switch {
 	case errors.Is(err, cluster.ErrNoTopic):
 		return "no topic", true
-	case errors.As(err, new(anew)):
+	case errors.As(err, new(restart)):
 		return "read anew", true
 	case errors.As(err, new(*segment.Error)):
 		return "unreadable", false
@@ -106,14 +106,15 @@ type delivery struct {
 	err     error     // of the request, or of a partition that is not asked again
 }
 
-// follow fetches for as long as the topic is where it is. It returns nil when the topic has moved, and errRetry a pause
-// after a leader has failed; until then the other leaders deliver.
+// follow fetches for as long as the topic's leaders stay. It returns nil when they have changed, and errRetry a pause
+// after a leader has failed; until then the records of the other leaders are applied.
 func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
-	at, err := f.locate(ctx)
+	at, err := f.locate(ctx, f.located)
 	if err != nil {
 		return err
 	}
-	if err := f.begin(ctx, at); err != nil {
+	f.located = at
+	if err := f.resume(ctx, at); err != nil {
 		return err
 	}
 	f.leaders.Store(at)
@@ -124,7 +125,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	defer cancel()
 	deliveries := make(chan delivery)
 	trouble := error(nil)
-	silent := map[int32]bool{} // leaders that have delivered nothing yet: that others do ends no trouble
+	silent := map[int32]bool{} // leaders that have not answered yet: the answers of others do not end the trouble
 	for broker, partitions := range at.ByBroker() {
 		if broker < 0 {
 			trouble = fmt.Errorf("%w: %v", cluster.ErrNoLeader, partitions)
@@ -139,7 +140,7 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	}
 	var retry <-chan time.Time
 	if trouble != nil {
-		f.troubled(trouble)
+		f.noteTrouble(trouble)
 		retry = time.After(pause)
 	}
 	relocate := time.NewTicker(relocateEvery)
@@ -158,20 +159,20 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 			switch {
 			case d.err == nil && trouble == nil:
 				if delete(silent, d.broker); len(silent) == 0 {
-					f.troubled(nil)
+					f.noteTrouble(nil)
 				}
-			case d.err != nil && errors.As(d.err, new(anew)):
+			case d.err != nil && errors.As(d.err, new(restart)):
 				return d.err
 			case d.err != nil && trouble == nil:
 				trouble = d.err
-				f.troubled(trouble)
+				f.noteTrouble(trouble)
 				retry = time.After(pause)
 			}
 		case <-retry:
 			return errRetry
 		case <-relocate.C:
 			fetching.Go(func() {
-				if now, err := f.locate(ctx); err == nil {
+				if now, err := f.locate(ctx, at); err == nil {
 					select {
 					case located <- now:
 					default:
@@ -186,22 +187,22 @@ func (f *Follower) follow(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// locate asks where the metadata topic's partitions are led.
-func (f *Follower) locate(ctx context.Context) (*cluster.Leaders, error) {
-	return f.opt.Brokers.Leaders(ctx, f.opt.Topic, f.leaders.Load())
+// locate asks for the leaders of the metadata topic; last are those that are known.
+func (f *Follower) locate(ctx context.Context, last *cluster.Leaders) (*cluster.Leaders, error) {
+	return f.opt.Brokers.Leaders(ctx, f.opt.Topic, last)
 }
 
-// begin holds what was replayed against the topic as it is now, and sets out from there.
-func (f *Follower) begin(ctx context.Context, at *cluster.Leaders) error {
+// resume checks that what was replayed is the beginning of the topic as it is now, and sets the replay's targets.
+func (f *Follower) resume(ctx context.Context, at *cluster.Leaders) error {
 	r := f.replay
 	switch {
 	case r.topicID == (segment.UUID{}) && r.positions == nil:
 	case r.clusterID != at.ClusterID:
-		return anew{fmt.Errorf("it was read from cluster %q, this is %q", r.clusterID, at.ClusterID)}
+		return restart{fmt.Errorf("it was read from cluster %q, this is %q", r.clusterID, at.ClusterID)}
 	case r.topicID != at.TopicID:
-		return anew{fmt.Errorf("it was read of topic id %v, now it is %v", r.topicID, at.TopicID)}
+		return restart{fmt.Errorf("it was read of topic id %v, now it is %v", r.topicID, at.TopicID)}
 	case len(r.positions) > len(at.Partitions):
-		return anew{fmt.Errorf("it had %d partitions, now it has %d", len(r.positions), len(at.Partitions))}
+		return restart{fmt.Errorf("it had %d partitions, now it has %d", len(r.positions), len(at.Partitions))}
 	case r.targets != nil && len(r.positions) == len(at.Partitions):
 		return nil
 	}
@@ -215,9 +216,9 @@ func (f *Follower) begin(ctx context.Context, at *cluster.Leaders) error {
 	for i, p := range r.positions {
 		switch {
 		case p < starts[i]:
-			return anew{fmt.Errorf("partition %d begins at %d now, it was read up to %d", i, starts[i], p)}
+			return restart{fmt.Errorf("partition %d begins at %d now, it was read up to %d", i, starts[i], p)}
 		case p > ends[i]:
-			return anew{fmt.Errorf("partition %d ends at %d now, it was read up to %d", i, ends[i], p)}
+			return restart{fmt.Errorf("partition %d ends at %d now, it was read up to %d", i, ends[i], p)}
 		}
 	}
 	r.clusterID, r.topicID = at.ClusterID, at.TopicID
@@ -231,7 +232,7 @@ func (f *Follower) begin(ctx context.Context, at *cluster.Leaders) error {
 		r.positions, r.epochs = append(r.positions, start), append(r.epochs, -1)
 	}
 	r.targets, r.then = ends, then
-	f.progress.begin(r.positions, ends, then)
+	f.progress.restart(r.positions, ends, then)
 	return nil
 }
 
@@ -246,11 +247,11 @@ func startsAndEnds(ctx context.Context, brokers *cluster.Brokers, at *cluster.Le
 
 // fetch delivers what one leader has, until ctx ends or the leader fails.
 func (f *Follower) fetch(ctx context.Context, at *cluster.Leaders, broker int32, from []wanted, to chan<- delivery) {
-	opened := newEntries(&f.turn)
+	opened := newEntries(&f.largeBatch)
 	defer opened.close()
 	wait := min(max(f.opt.Refresh/2, leastFetchWait), mostFetchWait)
 	for len(from) > 0 {
-		opened.rest() // what it took was delivered
+		opened.release() // the answer before was delivered
 		d := delivery{broker: broker}
 		portions, err := fetch(ctx, f.opt.Brokers, at, broker, from, wait)
 		d.at, d.err = time.Now(), err
@@ -266,7 +267,7 @@ func (f *Follower) fetch(ctx context.Context, at *cluster.Leaders, broker int32,
 				d.err = err
 				from = append(from[:k], from[k+1:]...)
 			} else if g.next != w.position {
-				// What has just been served comes last: an answer is filled in the order of the question.
+				// What was just answered for comes last: brokers fill an answer in the order of the request.
 				from = append(append(from[:k], from[k+1:]...), wanted{w.partition, g.next})
 			}
 			if g.next.offset > w.offset || err == nil {
@@ -293,21 +294,21 @@ func index(list []wanted, partition int32) int {
 	return -1
 }
 
-// digest makes changes of a portion. Beside an error the digest holds what came before the fault.
+// digest makes a digest of a portion. Beside an error it holds what came before the fault.
 func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int32) (digest, error) {
 	d := digest{partition: w.partition, next: w.position, end: p.end, newest: -1}
 	switch {
 	case errors.Is(p.err, errDiverged):
-		return d, anew{fmt.Errorf("partition %d, read up to %d in leader epoch %d: %w", w.partition, w.offset, w.epoch, p.err)}
+		return d, restart{fmt.Errorf("partition %d, read up to %d in leader epoch %d: %w", w.partition, w.offset, w.epoch, p.err)}
 	case errors.Is(p.err, kerr.OffsetOutOfRange):
-		return d, anew{fmt.Errorf("partition %d does not hold offset %d any more", w.partition, w.offset)}
+		return d, restart{fmt.Errorf("partition %d does not hold offset %d any more", w.partition, w.offset)}
 	case p.err != nil:
 		return d, fmt.Errorf("partition %d: %w", w.partition, p.err)
 	}
 	next, err := opened.each(p, w.position, func(r *segment.Record) error {
-		d.take(r, partitions)
+		d.add(r, partitions)
 		return nil
-	}, d.skip)
+	}, d.addUnreadable)
 	d.next = next
 	if err != nil {
 		return d, fmt.Errorf("partition %d cannot be read beyond offset %d: %w", w.partition, next.offset, err)
@@ -315,7 +316,7 @@ func (f *Follower) digest(opened *entries, w wanted, p *portion, partitions int3
 	return d, nil
 }
 
-// apply takes a delivery into the replay's tier.
+// apply applies a delivery to the replay's tier.
 func (f *Follower) apply(ctx context.Context, d *delivery) {
 	r := f.replay
 	var changes []tier.Change

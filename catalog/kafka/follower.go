@@ -47,37 +47,38 @@ type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// OnDelete is called when a segment left CopyFinished, after the view without it is out: drop it from every cache.
-	// One call at a time, and following waits for it. During a replay it is told of every deletion that is read, since a
-	// cache on disk may be older than the snapshot file.
+	// One call at a time, and following waits for it. During a replay it is called for every deletion that is read, since
+	// a cache on disk may be older than the snapshot file.
 	OnDelete func(*tier.Segment)
 
 	patience time.Duration // with trouble that may pass, before it is logged; 0: troublePatience
 }
 
-// Follower is a tier that follows the topic, and the cluster for what the topic doesn't tell. It never writes to the
+// Follower is a tier that follows the topic, and the cluster for what is not in the topic. It never writes to the
 // cluster: it sends Metadata, ListOffsets and Fetch. All methods may be called concurrently.
 //
-// It follows what brokers do (RemoteLogMetadataCache) with one difference: a broker's consumer dies of a record that it
+// It does what brokers do (RemoteLogMetadataCache) with one difference: a broker's consumer stops at a record that it
 // cannot read, a Follower counts it and goes on.
 type Follower struct {
 	opt     Options
 	log     *slog.Logger
 	metrics *metrics
 
-	view     atomic.Pointer[tier.Tier]       // the published one
+	view     atomic.Pointer[tier.Tier]       // the published replay
 	leaders  atomic.Pointer[cluster.Leaders] // of the metadata topic, as of the newest attempt to follow
 	progress *progress
 
-	cancel    context.CancelFunc
-	running   sync.WaitGroup
-	refreshes *refresh.Queue[tier.PartitionID, caughtUp]
-	turn      sync.Mutex // to open a large batch
-	deleting  sync.Mutex // to call OnDelete
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
+	refreshes  *refresh.Queue[tier.PartitionID, caughtUp]
+	largeBatch sync.Mutex // locked while a large batch is open
+	deleting   sync.Mutex // locked while OnDelete runs
 
 	published atomic.Bool // the replay is the view
 	observer  *observe.Observer
 
-	// The rest belongs to the following goroutine.
+	// By the goroutine that follows:
+	located  *cluster.Leaders // the newest answer, also of an attempt that has failed
 	replay   *replay
 	saving   chan error // of the file that is being written, nil = none
 	savedAt  time.Time
@@ -85,7 +86,7 @@ type Follower struct {
 	reported map[Kind]bool
 	trouble  episode.Episode // with following
 	unsaving episode.Episode // with the snapshot file
-	restarts episode.Episode // replays that began anew, until one is complete
+	restarts episode.Episode // of replays, until one is complete
 }
 
 // replay is a run through the topic, which goes on as following once it has caught up.
@@ -103,8 +104,8 @@ type replay struct {
 
 var _ catalog.Source = (*Follower)(nil)
 
-// Open starts to follow and returns at once: Ready tells when the view is complete. An error means that the options
-// are impossible; a cluster that is away is none. Close it.
+// Open starts to follow and returns at once: Ready says when the view is complete. An error means that the options are
+// impossible; a cluster that is away is not an error. The Follower is the caller's to Close.
 func Open(ctx context.Context, opt Options) (*Follower, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
@@ -169,9 +170,9 @@ func (f *Follower) ClusterID() string {
 	return ""
 }
 
-// Ready is nil once the view holds all that the topic held when the replay began, and the cluster has told the bounds.
-// It stays so while brokers are away, with the view as it was: Status tells how old it is. When the topic was made
-// anew or lost records that were not read, the replay begins again and Ready waits for it.
+// Ready is nil once the view holds all that the topic held when the replay began, and the bounds are known. It stays so
+// while brokers are away, with the view as it was: Status says how old it is. When the topic was created again or lost
+// records that were not read, the replay begins again and Ready waits for it.
 func (f *Follower) Ready() error {
 	published := f.published.Load()
 	if published && f.observer.Answered(f.view.Load()) {
@@ -189,7 +190,7 @@ func (f *Follower) Ready() error {
 	return notReady(fmt.Errorf("%d records of the metadata topic are read, %d are known to be left", s.Records, s.Lag))
 }
 
-// Status is for people: how current the view is, and why it is no newer.
+// Status says how current the view is, and why it is no newer.
 func (f *Follower) Status() Status {
 	s := f.progress.status()
 	if v := f.observer.View(); v != nil {
@@ -203,8 +204,8 @@ func (f *Follower) Status() Status {
 // Observe takes over what the cluster says. See observe.Observer.
 func (f *Follower) Observe(v *cluster.View) { f.observer.Observe(v) }
 
-// Include brings a topic into the view that the cluster has and of which no record tells, by its name or else its id.
-// See observe.Observer.
+// Include brings a topic of the cluster that no record names into the view, by its name or else its id. See
+// observe.Observer.
 func (f *Follower) Include(ctx context.Context, name string, id segment.UUID) error {
 	return f.observer.Include(ctx, name, id, func() error { return f.Refresh(ctx, tier.PartitionID{}) })
 }
@@ -220,7 +221,7 @@ func notReady(err error) *catalog.Error {
 	return &catalog.Error{Kind: catalog.NotReady, Op: opFollow, Err: err}
 }
 
-// restore begins with what the snapshot file holds, or with nothing.
+// restore starts a replay with what the snapshot file holds, or with nothing.
 func (f *Follower) restore() *replay {
 	fresh := &replay{tier: tier.New()}
 	if f.opt.Snapshot == "" {
@@ -249,9 +250,8 @@ func (f *Follower) restore() *replay {
 	}
 }
 
-// startAnew drops what was replayed. The view stays until the new replay has caught up, but nothing is answered from
-// it.
-func (f *Follower) startAnew(why error) {
+// restartReplay drops what was replayed. The view stays until the new replay has caught up, but Ready fails.
+func (f *Follower) restartReplay(why error) {
 	if f.restarts.Failed(time.Now(), "", true) {
 		f.log.Warn("the whole metadata topic is read again", "reason", why)
 	}
@@ -261,14 +261,14 @@ func (f *Follower) startAnew(why error) {
 	f.replay = &replay{tier: tier.New()}
 	f.published.Store(false)
 	f.observer.Restart(nil)
-	f.progress.begin(nil, nil, time.Time{})
+	f.progress.restart(nil, nil, time.Time{})
 }
 
 // publish makes the replay the view: bounds and segments together.
 func (f *Follower) publish() {
 	r := f.replay
 	r.caughtUp = true
-	f.restarts.Over(time.Now()) // the line below tells
+	f.restarts.Over(time.Now()) // the line below is its log
 	f.progress.complete(r.then)
 	f.metrics.fullLoad(!r.fromFile)
 	var old *tier.Tier
@@ -296,7 +296,7 @@ func finishedIn(p *tier.Partition, id segment.UUID) bool {
 	return ok && s.State == tier.CopyFinished
 }
 
-// deleted tells of segments that left the view, of those of one change at a time.
+// deleted calls OnDelete for segments that left the view, for those of one change at a time.
 func (f *Follower) deleted(list ...*tier.Segment) {
 	if f.opt.OnDelete == nil || len(list) == 0 {
 		return

@@ -50,7 +50,7 @@ func fixtures(t testing.TB) map[string]*clusterfixture.Fixture {
 func TestFollowsRealRecords(t *testing.T) {
 	for name, set := range fixtures(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, DefaultPartitions)
+			s := newHarness(t, DefaultPartitions)
 			s.dumped(t, set)
 			path := t.TempDir() + "/metadata"
 			f := s.open(t, Options{Snapshot: path})
@@ -98,7 +98,7 @@ func isReadable(s *tier.Snapshot, of tier.PartitionID, id segment.UUID) bool {
 // TestN16BadRecordsCostThemselvesOnly: records that are cut, garbage, null, of unknown type or version, or that tell of
 // nothing known, between good ones.
 func TestN16BadRecordsCostThemselvesOnly(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	first, second := started(1, orders3, 0, 99), started(2, orders3, 100, 199)
 	gone := started(3, orders3, 200, 299)
 	good := func(r Record) []byte {
@@ -204,7 +204,7 @@ func wantKind(t testing.TB, err error, kind catalog.Kind) {
 // TestH6NotReadyUntilAllIsKnown: while the topic is being read, and until the cluster has told the bounds, nothing may
 // be answered.
 func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	s.fail(kmsg.Fetch.Int16(), true)
 	c := &calm{away: errors.New("away")}
@@ -230,7 +230,7 @@ func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
 
 // TestBrokersAwayAndBack: what is known stays, Refresh says no, and all goes on afterwards.
 func TestBrokersAwayAndBack(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	reg := prometheus.NewRegistry()
 	f := s.open(t, Options{Registerer: reg})
@@ -265,7 +265,7 @@ func TestBrokersAwayAndBack(t *testing.T) {
 
 // TestLeadersMove: a partition is followed wherever it goes.
 func TestLeadersMove(t *testing.T) {
-	s := newStand(t, 2)
+	s := newHarness(t, 2)
 	f := s.open(t, Options{})
 	ready(t, f)
 	for n := range byte(4) {
@@ -282,17 +282,17 @@ func TestLeadersMove(t *testing.T) {
 
 // TestOneBrokerAway: what the others lead is followed meanwhile, and its own partitions when it is back.
 func TestOneBrokerAway(t *testing.T) {
-	s := newStand(t, 2)
+	s := newHarness(t, 2)
 	for p := range int32(2) {
 		if err := s.MoveTopicPartition(Name, p, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.hire(t)
+	s.newWriter(t)
 	f := s.open(t, Options{})
 	ready(t, f)
 	s.mu.Lock()
-	s.mute = 0
+	s.noFetch = 0
 	s.mu.Unlock()
 	until(t, f, func() bool { return f.Status().Trouble != nil })
 	for n := range byte(5) {
@@ -308,7 +308,7 @@ func TestOneBrokerAway(t *testing.T) {
 		s.raw(t, 0, value)
 	}
 	s.mu.Lock()
-	s.mute = -1
+	s.noFetch = -1
 	s.mu.Unlock()
 	until(t, f, func() bool {
 		return isReadable(f.Snapshot(), other, segment.UUID{0: 7, 15: 9}) && f.Status().Trouble == nil
@@ -317,10 +317,10 @@ func TestOneBrokerAway(t *testing.T) {
 
 // TestOnlyReads: nothing but questions reaches the cluster.
 func TestOnlyReads(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	s.writer.Close()
-	s.forget()
+	s.resetCounts()
 	f := s.open(t, Options{Snapshot: t.TempDir() + "/metadata"})
 	ready(t, f)
 	refreshed(t, f)
@@ -345,7 +345,7 @@ func TestOnlyReads(t *testing.T) {
 // TestDoesNotCreateTheTopic: a cluster that never tiered has none, and gets none, even where brokers create what
 // clients ask for.
 func TestDoesNotCreateTheTopic(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	f := s.open(t, Options{Topic: "no_such_topic"})
 	until(t, f, func() bool { return errors.Is(f.Status().Trouble, cluster.ErrNoTopic) })
 	wantKind(t, f.Ready(), catalog.NotReady)
@@ -357,7 +357,7 @@ func TestDoesNotCreateTheTopic(t *testing.T) {
 // TestDeletedSegmentsLeaveCaches: the moment DELETE_STARTED is read, or the partition's end, reads stop and caches are
 // told.
 func TestDeletedSegmentsLeaveCaches(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	other := tier.PartitionID{Topic: ordersID, Partition: 4}
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	s.write(t, 4, finished(2, orders3, 100, 199)...)
@@ -394,7 +394,7 @@ func TestDeletedSegmentsLeaveCaches(t *testing.T) {
 
 // TestTransactionsAndGaps: offsets that hold no record for consumers don't keep the view from being complete.
 func TestTransactionsAndGaps(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	txn, err := kgo.NewClient(append(s.options(), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())...)
 	if err != nil {
 		t.Fatal(err)
@@ -423,7 +423,7 @@ func TestTransactionsAndGaps(t *testing.T) {
 
 // TestRefreshTogether: whoever returns from Refresh sees what was written before it was called.
 func TestRefreshTogether(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	f := s.open(t, Options{})
 	ready(t, f)
 	var all sync.WaitGroup
@@ -451,7 +451,7 @@ func TestRefreshTogether(t *testing.T) {
 
 // TestRecordsOutOfPlaceCount: a record in another metadata partition than the mapping says is used and counted.
 func TestRecordsOutOfPlaceCount(t *testing.T) {
-	s := newStand(t, 7)
+	s := newHarness(t, 7)
 	at := (PartitionOf(orders3, 7) + 1) % 7
 	for _, r := range finished(1, orders3, 0, 99) {
 		value, _ := Append(nil, r)
@@ -476,6 +476,6 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	wantKind(t, err, catalog.Unavailable)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Open(done, Options{Cluster: &calm{}, Brokers: newStand(t, 1).dial(t)})
+	_, err = Open(done, Options{Cluster: &calm{}, Brokers: newHarness(t, 1).dial(t)})
 	wantKind(t, err, catalog.Unavailable)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // follow is a follower and a cluster's client, wired as a gateway does it, that ask when they are told to only.
-func (s *stand) follow(t *testing.T, opt Options) *Follower {
+func (s *harness) follow(t *testing.T, opt Options) *Follower {
 	t.Helper()
 	var f *Follower
 	opened := make(chan struct{})
@@ -37,7 +37,7 @@ func (s *stand) follow(t *testing.T, opt Options) *Follower {
 }
 
 // create makes a topic with three records in each partition, and gives its partitions.
-func (s *stand) create(t *testing.T, name string, partitions int32) (of []tier.PartitionID) {
+func (s *harness) create(t *testing.T, name string, partitions int32) (of []tier.PartitionID) {
 	t.Helper()
 	if err := s.CreateTopic(name, partitions, nil); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func tiered(n byte, name string, of tier.PartitionID, base, end int64) []Record 
 	return []Record{first, moved(first, tier.CopyFinished)}
 }
 
-func (s *stand) requests() map[int16]int {
+func (s *harness) requests() map[int16]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := maps.Clone(s.asked)
@@ -71,7 +71,7 @@ func (s *stand) requests() map[int16]int {
 
 // TestARefreshAsksAboutItsPartition: seven requests, and none for a second one that comes before the answer is old.
 func TestARefreshAsksAboutItsPartition(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	of := s.create(t, "live", 3)
 	for i, id := range of {
 		s.write(t, 4, tiered(byte(i), "live", id, 0, 1)...)
@@ -81,7 +81,7 @@ func TestARefreshAsksAboutItsPartition(t *testing.T) {
 	if err := f.Refresh(t.Context(), of[0]); err != nil {
 		t.Fatal(err) // finds connections and versions
 	}
-	s.forget()
+	s.resetCounts()
 	called := time.Now()
 	if err := f.Refresh(t.Context(), of[1]); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestARefreshAsksAboutItsPartition(t *testing.T) {
 // TestADeletedTopicGoesInOneStep: no view has a part of it, or its partitions without segments, whichever of its
 // partitions' records come first.
 func TestADeletedTopicGoesInOneStep(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	of := s.create(t, "live", 2)
 	var dropped []segment.UUID
 	first := [][]Record{tiered(1, "live", of[0], 0, 1), tiered(2, "live", of[1], 0, 1)}
@@ -191,7 +191,7 @@ func TestDeleteOnDisableIsSeenInOneStep(t *testing.T) {
 	before.LocalStart, after.LocalStart = 200, 200
 	c := &hesitant{&calm{}, 3, after}
 	c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{before}})
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	a, b := finished(1, orders3, 0, 99), finished(2, orders3, 100, 199)
 	s.write(t, 4, append(a, b...)...)
 	f := s.open(t, Options{Cluster: c})
@@ -215,14 +215,14 @@ func TestDeleteOnDisableIsSeenInOneStep(t *testing.T) {
 // TestTopicsOfWhichNothingIsTiered are in the view once somebody has named them, with the brokers' bounds, as one is of
 // which everything was deleted; and leave it when nobody has for a while.
 func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	of := s.create(t, "idle", 2)
 	path := t.TempDir() + "/metadata"
 	f := s.follow(t, Options{Snapshot: path, Refresh: time.Hour})
 	if topics := f.Snapshot().Topics(); len(topics) != 0 {
 		t.Errorf("%+v are listed before anybody asked", topics)
 	}
-	s.forget()
+	s.resetCounts()
 	for range 3 {
 		if err := f.Include(t.Context(), "nobody.has.it", segment.UUID{}); err != nil {
 			t.Error(err)
@@ -239,8 +239,8 @@ func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 		t.Fatalf("%+v", topic)
 	}
 	p, _ := view.Partition(of[1])
-	if now := p.Bounds(); p.TieredEnd() != 0 || now.Start != 0 || now.HighWatermark != 3 || f.doubt(of[1]) != nil {
-		t.Errorf("%+v, tiered up to %d, known: %v", now, p.TieredEnd(), f.doubt(of[1]))
+	if now := p.Bounds(); p.TieredEnd() != 0 || now.Start != 0 || now.HighWatermark != 3 || f.uncertain(of[1]) != nil {
+		t.Errorf("%+v, tiered up to %d, known: %v", now, p.TieredEnd(), f.uncertain(of[1]))
 	}
 	if topics := f.state().topics; len(topics) != 0 {
 		t.Errorf("%v are kept in the snapshot file", topics)
@@ -257,7 +257,7 @@ func TestTopicsOfWhichNothingIsTiered(t *testing.T) {
 
 // TestFollowsALiveCluster: a follower and a cluster's client, wired as a gateway does it.
 func TestFollowsALiveCluster(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	if err := s.CreateTopic("live", 2, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the follower's own beside what every catalog tells.
+// metrics are the follower's own, beside those of every catalog.
 type metrics struct {
 	*catalog.Metrics
 	records    prometheus.Counter

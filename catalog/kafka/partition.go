@@ -9,7 +9,7 @@ import (
 const (
 	// Name is the topic's name.
 	Name = "__remote_log_metadata"
-	// DefaultPartitions is how many partitions brokers create it with, unless they are told otherwise.
+	// DefaultPartitions is how many partitions brokers create it with, unless they are configured otherwise.
 	DefaultPartitions = 50
 )
 

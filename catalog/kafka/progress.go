@@ -9,7 +9,7 @@ import (
 	"coldtap/tier"
 )
 
-// progress is how far the view has come, for those who wait for it or ask about it.
+// progress is how far the view has come, for calls that wait for it and for Status.
 type progress struct {
 	mu        sync.Mutex
 	positions []int64     // by metadata partition: the next offset that the view does not hold; nil before the first answer
@@ -22,8 +22,8 @@ type progress struct {
 
 func newProgress() *progress { return &progress{changed: make(chan struct{})} }
 
-// begin sets out from positions towards the ends that the topic had then; none forget all.
-func (p *progress) begin(positions, ends []int64, then time.Time) {
+// restart begins at positions, towards the ends that the topic had then; nil: nothing is known any more.
+func (p *progress) restart(positions, ends []int64, then time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.positions, p.ends = slices.Clone(positions), slices.Clone(ends)
@@ -42,7 +42,7 @@ func (p *progress) begin(positions, ends []int64, then time.Time) {
 	p.notify()
 }
 
-// complete says that everything below the ends of begin is in the view.
+// complete says that everything below the ends of restart is in the view.
 func (p *progress) complete(then time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,8 +102,8 @@ func (p *progress) reach(ctx context.Context, ends []int64) (behind []int32) {
 	}
 }
 
-// heldSince says that the view held all of the metadata partition in which a partition is filed at some time after
-// least.
+// heldSince says that at some time after least the view held all of the metadata partition that has a partition's
+// records.
 func (p *progress) heldSince(of tier.PartitionID, least time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ type Status struct {
 	Records      int64     // read since Open
 	Lag          int64     // records that the topic is known to hold beyond the view
 	AsOf         time.Time // the view holds all that the metadata topic held then; never zero once the first replay has caught up
-	ClusterAt    time.Time // when the cluster told the bounds that the view has; zero = never
+	ClusterAt    time.Time // when the requests for the bounds in the view were sent; zero = never
 	Denied       []string  // names of topics that the cluster does not let us describe, ascending, the first 10; do not change it
 	DeniedTopics int       // how many there are
 

@@ -27,8 +27,8 @@ func (r *reader) fail(kind Kind, format string, args ...any) {
 	}
 }
 
-// take gives the next n bytes, as a view.
-func (r *reader) take(n int) []byte {
+// next gives the next n bytes, as a view.
+func (r *reader) next(n int) []byte {
 	if left := len(r.b) - r.at; r.err != nil || n < 0 || n > left {
 		r.fail(Malformed, "%d bytes are wanted, %d are left", n, left)
 		return nil
@@ -39,28 +39,28 @@ func (r *reader) take(n int) []byte {
 }
 
 func (r *reader) int8() int8 {
-	if b := r.take(1); b != nil {
+	if b := r.next(1); b != nil {
 		return int8(b[0])
 	}
 	return 0
 }
 
 func (r *reader) int32() int32 {
-	if b := r.take(4); b != nil {
+	if b := r.next(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
 func (r *reader) int64() int64 {
-	if b := r.take(8); b != nil {
+	if b := r.next(8); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
 }
 
 func (r *reader) uuid() (u segment.UUID) {
-	copy(u[:], r.take(len(u)))
+	copy(u[:], r.next(len(u)))
 	return u
 }
 
@@ -69,7 +69,7 @@ func (r *reader) uuid() (u segment.UUID) {
 func (r *reader) uvarint() uint32 {
 	var v uint32
 	for i := range maxVarint {
-		b := r.take(1)
+		b := r.next(1)
 		if b == nil {
 			return 0
 		}
@@ -91,7 +91,7 @@ func (r *reader) bytes() []byte {
 	if n == -1 {
 		return nil
 	}
-	return r.take(n)
+	return r.next(n)
 }
 
 // topic reads a topic's name. Names become object keys, so one that Kafka could not have created is refused here.
@@ -119,7 +119,7 @@ func (r *reader) elements(size int) int {
 	return 0
 }
 
-// tags reads a section of tagged fields. known is told each one and may be nil: fields that nobody knows are skipped.
+// tags reads a section of tagged fields. known is called with each one and may be nil: unknown fields are skipped.
 func (r *reader) tags(known func(tag uint32, field *reader)) {
 	n := r.uvarint()
 	if n > maxTags {
@@ -128,7 +128,7 @@ func (r *reader) tags(known func(tag uint32, field *reader)) {
 	for range n {
 		tag, size := r.uvarint(), int(int32(r.uvarint()))
 		start := r.at
-		payload := r.take(size)
+		payload := r.next(size)
 		if r.err != nil {
 			return
 		}

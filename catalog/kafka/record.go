@@ -60,8 +60,8 @@ func (s PartitionState) String() string {
 
 // Changes appends what brokers do when they read r (RemotePartitionMetadataStore, RemoteLogMetadataCache): a segment is
 // added or moved on, and a partition whose deletion has finished is forgotten. A deletion that is under way, an unknown
-// state of one, and a Snapshot change nothing. What the tier's state forbids, such as an update of a segment that
-// nobody knows, is for its Apply to drop and report.
+// state of one, and a Snapshot change nothing. What the tier's state forbids, such as an update of an unknown
+// segment, its Apply drops and reports.
 //
 // The changes share r's slices.
 func Changes(dst []tier.Change, r Record) []tier.Change {

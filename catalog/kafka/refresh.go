@@ -19,10 +19,10 @@ const (
 	reachTimeout = 2 * time.Second
 	// locateTimeout is how long a refresh asks for the leaders of the metadata topic.
 	locateTimeout = 2 * time.Second
-	// refreshTimeout bounds a refresh: metadata topic 6 s (offsets, and again where a leader has moved, the way to them),
-	// the cluster's present round and the one after it 2 s each when a leader hangs.
+	// refreshTimeout bounds a refresh: 6 s for the metadata topic (offsets, its leaders, and offsets once more), and 2 s
+	// each for the cluster's present round and the one after it when a leader hangs.
 	refreshTimeout = 10 * time.Second
-	// unknownPause is the time between looks at a partition whose bounds are not known.
+	// unknownPause is the least time between refreshes of a partition whose bounds are not certain.
 	unknownPause = 100 * time.Millisecond
 )
 
@@ -38,13 +38,13 @@ var errClosed = errors.New("the follower is closed")
 
 // Refresh catches up with the topic's ends and the cluster's bounds as they are now. When it returns nil, all that the
 // cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its
-// leader told after the call began. A leader that does not answer fails the refreshes for its own partitions only, and
-// those of no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster does
-// not have needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies
+// leader answered after the call began. A leader that does not answer fails the refreshes for its own partitions only,
+// and those of no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster
+// does not have needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies
 // fails.
 //
-// What it costs the brokers is seven requests about the partition. A look that finds nothing new is not repeated within
-// Options.Refresh: who asks again waits until then, together with everybody else who does.
+// It sends seven requests about the partition. After one that found nothing new, the next one about the partition
+// begins no sooner than Options.Refresh after it: calls that come before wait, and share it.
 //
 // Errors are *catalog.Error, of kind NotReady while the first replay runs and else Unavailable. It takes at most 10 s.
 func (f *Follower) Refresh(ctx context.Context, partition tier.PartitionID) error {
@@ -79,18 +79,19 @@ func (f *Follower) suffices(c *caughtUp, partition tier.PartitionID) error {
 	return f.observer.Since(partition, c.began)
 }
 
-// Recent says that what the view tells of a partition, its bounds and what is tiered, is from within Options.Refresh:
-// good enough to send a reader to the brokers with, who hold what lies beyond the tier whether or not it has just been
-// tiered. For more than that it takes Refresh.
+// Recent says that the view of a partition, its bounds and what is tiered, is at most Options.Refresh old. That is
+// enough to send a reader to the brokers, which hold what lies beyond the tier whether or not it has just been tiered.
+// For more than that Refresh is needed.
 func (f *Follower) Recent(of tier.PartitionID) bool {
 	least := time.Now().Add(-f.opt.Refresh - observe.RoundGrace)
-	return f.published.Load() && f.doubt(of) == nil && f.progress.heldSince(of, least) && f.observer.Recent(of, least)
+	return f.published.Load() && f.uncertain(of) == nil && f.progress.heldSince(of, least) && f.observer.Recent(of, least)
 }
 
-// doubt says why the view's bounds of a partition cannot be relied on, nil when they can.
-func (f *Follower) doubt(of tier.PartitionID) error { return f.Snapshot().Certainty(of).Reason }
+// uncertain says why the view's bounds of a partition cannot be relied on, nil when they can.
+func (f *Follower) uncertain(of tier.PartitionID) error { return f.Snapshot().Certainty(of).Reason }
 
-// answer is one refresh, for the calls that share it. What was found in vain is not repeated within Options.Refresh.
+// answer is one refresh, for the calls that share it. A partition for which nothing new was found rests for
+// Options.Refresh.
 func (f *Follower) answer(ctx context.Context, l *refresh.Look[tier.PartitionID, caughtUp]) {
 	before := make([]extent, len(l.Keys))
 	for i, of := range l.Keys {
@@ -100,7 +101,7 @@ func (f *Follower) answer(ctx context.Context, l *refresh.Look[tier.PartitionID,
 	for i, of := range l.Keys {
 		if of != (tier.PartitionID{}) && f.extent(of) == before[i] {
 			l.Rest(of, func() time.Time {
-				if f.doubt(of) != nil { // what is missing may come any moment
+				if f.uncertain(of) != nil { // what is missing may come any moment
 					return c.began.Add(min(f.opt.Refresh, unknownPause))
 				}
 				return c.began.Add(f.opt.Refresh)
@@ -125,7 +126,7 @@ func (f *Follower) extent(of tier.PartitionID) extent {
 }
 
 // catchUp waits until the view holds what the topic holds now of some partitions, then asks the cluster for their
-// bounds: in this order, since brokers move a log's start before they delete the segments below. The zero id is
+// bounds: in this order, since brokers move a log's start before they delete the segments below. The zero id stands for
 // everything.
 func (f *Follower) catchUp(ctx context.Context, of []tier.PartitionID) (c caughtUp) {
 	c.began = time.Now()
@@ -137,7 +138,7 @@ func (f *Follower) catchUp(ctx context.Context, of []tier.PartitionID) (c caught
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	c.partitions = int32(len(at.Partitions))
-	filed := make(map[int32]bool, len(of)) // metadata partitions
+	filed := make(map[int32]bool, len(of)) // the metadata partitions with their records
 	for _, id := range of {
 		filed[PartitionOf(id, c.partitions)] = true
 	}
@@ -147,7 +148,7 @@ func (f *Follower) catchUp(ctx context.Context, of []tier.PartitionID) (c caught
 	var ends []int64
 	if ends, c.behind = f.opt.Brokers.ListOffsets(ctx, at, cluster.Latest, filed); len(c.behind) > 0 { // a leader may have moved
 		locating, done := context.WithTimeout(ctx, locateTimeout)
-		now, err := f.locate(locating)
+		now, err := f.locate(locating, at)
 		done()
 		switch {
 		case err != nil:

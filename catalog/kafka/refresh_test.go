@@ -70,17 +70,17 @@ func TestRefreshIsForAPartition(t *testing.T) {
 
 // TestRefreshWhileALeaderOfTheMetadataTopicIsAway fails for what is filed there, and for nothing else.
 func TestRefreshWhileALeaderOfTheMetadataTopicIsAway(t *testing.T) {
-	s := newStand(t, 2)
+	s := newHarness(t, 2)
 	for p := range int32(2) {
 		if err := s.MoveTopicPartition(Name, p, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.hire(t)
+	s.newWriter(t)
 	f := s.open(t, Options{})
 	ready(t, f)
 	s.mu.Lock()
-	s.deaf = 1
+	s.noOffsets = 1
 	s.mu.Unlock()
 	var filed [2]tier.PartitionID
 	for n := range int32(16) {
@@ -93,7 +93,7 @@ func TestRefreshWhileALeaderOfTheMetadataTopicIsAway(t *testing.T) {
 	wantKind(t, f.Refresh(t.Context(), filed[1]), catalog.Unavailable)
 	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
 	s.mu.Lock()
-	s.deaf = -1
+	s.noOffsets = -1
 	s.mu.Unlock()
 	if err := f.Refresh(t.Context(), filed[1]); err != nil {
 		t.Error(err)

@@ -31,8 +31,8 @@ func benchID(rng *rand.Rand) (u segment.UUID) {
 
 // benchStand writes the events as brokers do, partition after partition in time. Batches are small, since a broker
 // publishes one event at a time.
-func benchStand(b *testing.B) *stand {
-	s := newStand(b, DefaultPartitions)
+func benchStand(b *testing.B) *harness {
+	s := newHarness(b, DefaultPartitions)
 	writer, err := kgo.NewClient(append(s.options(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics(),
 		kgo.ProducerBatchMaxBytes(1024), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(100_000))...)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // stopped is a follower that wrote its file and is closed.
-func stopped(t *testing.T, s *stand, path string) {
+func stopped(t *testing.T, s *harness, path string) {
 	t.Helper()
 	f := s.open(t, Options{Snapshot: path})
 	ready(t, f)
@@ -29,14 +29,14 @@ func stopped(t *testing.T, s *stand, path string) {
 
 // TestRestartReadsOnlyWhatIsNew, and segments that were deleted meanwhile leave what caches are left.
 func TestRestartReadsOnlyWhatIsNew(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	path := filepath.Join(t.TempDir(), "metadata")
 	s.write(t, 1, finished(1, orders3, 0, 99)...)
 	s.write(t, 1, finished(2, orders3, 100, 199)...)
 	stopped(t, s, path)
 	s.write(t, 1, finished(3, orders3, 200, 299)...)
 	s.write(t, 1, moved(started(1, orders3, 0, 99), tier.DeleteStarted))
-	s.forget()
+	s.resetCounts()
 	reg := prometheus.NewRegistry()
 	var gone []segment.UUID
 	f := s.open(t, Options{Snapshot: path, Registerer: reg, OnDelete: func(seg *tier.Segment) { gone = append(gone, seg.ID) }})
@@ -67,7 +67,7 @@ func TestRestartReadsOnlyWhatIsNew(t *testing.T) {
 
 // TestSnapshotFileIsWrittenWhileFollowing, so that a crash costs a few minutes of records.
 func TestSnapshotFileIsWrittenWhileFollowing(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	path := filepath.Join(t.TempDir(), "metadata")
 	f := s.open(t, Options{Snapshot: path, SnapshotEvery: time.Nanosecond})
 	ready(t, f)
@@ -84,20 +84,20 @@ func TestSnapshotFileIsWrittenWhileFollowing(t *testing.T) {
 func TestFilesThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		outcome string
-		spoil   func(t *testing.T, s *stand, path string) *stand
+		spoil   func(t *testing.T, s *harness, path string) *harness
 	}{
-		"damaged": {"damaged", func(t *testing.T, s *stand, path string) *stand {
+		"damaged": {"damaged", func(t *testing.T, s *harness, path string) *harness {
 			if err := os.WriteFile(path, []byte("coldtap\x01 and more"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}},
-		"of another cluster": {"refused", func(t *testing.T, _ *stand, _ string) *stand {
-			s := newStand(t, 1, kfake.ClusterID("other"))
+		"of another cluster": {"refused", func(t *testing.T, _ *harness, _ string) *harness {
+			s := newHarness(t, 1, kfake.ClusterID("other"))
 			s.write(t, 1, finished(1, orders3, 0, 99)...)
 			return s
 		}},
-		"of another cluster, by its id only": {"refused", func(t *testing.T, s *stand, path string) *stand {
+		"of another cluster, by its id only": {"refused", func(t *testing.T, s *harness, path string) *harness {
 			file, err := loadSnapshot(path)
 			if err != nil {
 				t.Fatal(err)
@@ -108,20 +108,20 @@ func TestFilesThatDoNotFit(t *testing.T) {
 			}
 			return s
 		}},
-		"the topic was made anew": {"refused", func(t *testing.T, s *stand, _ string) *stand {
+		"the topic was made anew": {"refused", func(t *testing.T, s *harness, _ string) *harness {
 			if err := s.DeleteTopic(Name); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.CreateTopic(Name, 1, nil); err != nil {
 				t.Fatal(err)
 			}
-			s.hire(t)
+			s.newWriter(t)
 			for range 3 {
 				s.write(t, 1, finished(1, orders3, 0, 99)...)
 			}
 			return s
 		}},
-		"records were lost unread": {"refused", func(t *testing.T, s *stand, _ string) *stand {
+		"records were lost unread": {"refused", func(t *testing.T, s *harness, _ string) *harness {
 			s.write(t, 1, finished(2, orders3, 100, 199)...)
 			s.write(t, 1, finished(1, orders3, 0, 99)...)
 			if err := s.DeleteRecords(Name, 0, 6); err != nil {
@@ -129,7 +129,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 			}
 			return s
 		}},
-		"the topic ends before it": {"refused", func(t *testing.T, s *stand, path string) *stand {
+		"the topic ends before it": {"refused", func(t *testing.T, s *harness, path string) *harness {
 			file, err := loadSnapshot(path)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, 1)
+			s := newHarness(t, 1)
 			path := filepath.Join(t.TempDir(), "metadata")
 			s.write(t, 1, finished(1, orders3, 0, 99)...)
 			s.write(t, 1, finished(9, orders3, 900, 999)...)
@@ -183,7 +183,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 
 // TestTopicIsMadeAnewWhileFollowed: what the old one told is no longer answered from, and leaves the caches.
 func TestTopicIsMadeAnewWhileFollowed(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.write(t, 1, finished(1, orders3, 0, 99)...)
 	s.write(t, 1, finished(2, orders3, 100, 199)...)
 	gone := make(chan segment.UUID, 10)
@@ -199,7 +199,7 @@ func TestTopicIsMadeAnewWhileFollowed(t *testing.T) {
 	if err := s.CreateTopic(Name, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	s.hire(t)
+	s.newWriter(t)
 	s.write(t, 1, finished(2, orders3, 100, 199)...)
 	if id := <-gone; id[15] != 1 || len(gone) > 0 {
 		t.Errorf("%v left", id)
@@ -213,7 +213,7 @@ func TestTopicIsMadeAnewWhileFollowed(t *testing.T) {
 // TestRecordsLostUnreadWhileFollowing: the broker says that the next record is gone, so the rest is read from its
 // start.
 func TestRecordsLostUnreadWhileFollowing(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.write(t, 1, finished(1, orders3, 0, 99)...)
 	f := s.open(t, Options{})
 	ready(t, f)
@@ -234,7 +234,7 @@ func TestRecordsLostUnreadWhileFollowing(t *testing.T) {
 
 // TestTopicGetsPartitions: the new ones are followed too, also behind a snapshot file.
 func TestTopicGetsPartitions(t *testing.T) {
-	s := newStand(t, 2)
+	s := newHarness(t, 2)
 	path := filepath.Join(t.TempDir(), "metadata")
 	s.write(t, 2, finished(1, orders3, 0, 99)...)
 	f := s.open(t, Options{Snapshot: path})
@@ -249,7 +249,7 @@ func TestTopicGetsPartitions(t *testing.T) {
 		if resp, err := req.RequestWith(t.Context(), s.writer); err != nil || resp.Topics[0].ErrorCode != 0 {
 			t.Fatal(resp, err)
 		}
-		s.hire(t)
+		s.newWriter(t)
 	}
 	grow(3)
 	// Moving a leader makes the follower look where the topic is.

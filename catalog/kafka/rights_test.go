@@ -21,8 +21,8 @@ import (
 
 // TestNothingIsKnownBeforeTheCluster has said a word.
 func TestNothingIsKnownBeforeTheCluster(t *testing.T) {
-	f := newStand(t, 4).open(t, Options{Cluster: &calm{away: fmt.Errorf("away")}})
-	wantKind(t, f.doubt(orders3), catalog.NotReady)
+	f := newHarness(t, 4).open(t, Options{Cluster: &calm{away: fmt.Errorf("away")}})
+	wantKind(t, f.uncertain(orders3), catalog.NotReady)
 	wantKind(t, f.Include(t.Context(), "orders", segment.UUID{}), catalog.NotReady)
 }
 
@@ -49,7 +49,7 @@ func TestRights(t *testing.T) {
 	allow := func(topic string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
 	}
-	s := newStand(t, 4, kfake.SeedTopics(1, "open", "hidden"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "a"),
+	s := newHarness(t, 4, kfake.SeedTopics(1, "open", "hidden"), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "a"),
 		kfake.User("PLAIN", "reader", "r", allow(Name, kmsg.ACLOperationRead), allow("open", kmsg.ACLOperationDescribe)))
 	admin, err := kgo.NewClient(append(s.options(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics(),
 		kgo.SASL(plain.Auth{User: "admin", Pass: "a"}.AsMechanism()))...)
@@ -107,13 +107,13 @@ func TestRights(t *testing.T) {
 				}
 			}
 			p, _ := f.Snapshot().Partition(id)
-			if want && (f.doubt(id) != nil || p.Bounds().Start != 5 || p.Bounds().HighWatermark != 20) {
-				t.Errorf("%s, %s: %v, %+v", when, name, f.doubt(id), p.Bounds())
+			if want && (f.uncertain(id) != nil || p.Bounds().Start != 5 || p.Bounds().HighWatermark != 20) {
+				t.Errorf("%s, %s: %v, %+v", when, name, f.uncertain(id), p.Bounds())
 			}
 		}
 	}
 	check("at the start", false)
-	wantKind(t, f.doubt(of["hidden"]), catalog.NotReady)
+	wantKind(t, f.uncertain(of["hidden"]), catalog.NotReady)
 
 	grant := kmsg.NewPtrCreateACLsRequest()
 	entry := kmsg.NewCreateACLsRequestCreation()
@@ -134,7 +134,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err, resp)
 	}
 	check("revoked", false)
-	if err := f.doubt(of["hidden"]); err != nil {
+	if err := f.uncertain(of["hidden"]); err != nil {
 		t.Errorf("at once: %v", err)
 	}
 	if s := f.Status(); !slices.Equal(s.Denied, []string{"hidden"}) {

@@ -232,7 +232,7 @@ func TestLeftoversOfCrashesGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	f := s.open(t, Options{Snapshot: path})
 	ready(t, f)
 	var left []string

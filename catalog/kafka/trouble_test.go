@@ -18,7 +18,7 @@ import (
 
 // TestTroubleIsLoggedOnce, however many attempts fail and however their errors read, and so is its end.
 func TestTroubleIsLoggedOnce(t *testing.T) {
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	var log syncBuffer
 	reg := prometheus.NewRegistry()
@@ -37,7 +37,7 @@ func TestTroubleIsLoggedOnce(t *testing.T) {
 
 // TestLeadersThatMoveAreNoTrouble: what an orderly restart of the brokers, one by one, looks like from here.
 func TestLeadersThatMoveAreNoTrouble(t *testing.T) {
-	s := newStand(t, 2)
+	s := newHarness(t, 2)
 	var log syncBuffer
 	f := s.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ready(t, f)
@@ -48,7 +48,7 @@ func TestLeadersThatMoveAreNoTrouble(t *testing.T) {
 			}
 		}
 		s.mu.Lock()
-		s.mute = int32(n) // the one that goes down
+		s.noFetch = int32(n) // the one that goes down
 		s.mu.Unlock()
 		s.write(t, 2, finished(n, orders3, int64(n)*100, int64(n)*100+99)...)
 		until(t, f, func() bool { return f.Snapshot().Segments() == int(n)+1 })
@@ -74,7 +74,7 @@ func TestKindsOfTrouble(t *testing.T) {
 		passing bool
 	}{
 		{cluster.ErrNoTopic, "no topic", true},
-		{anew{errDiverged}, "read anew", true},
+		{restart{errDiverged}, "read anew", true},
 		{fmt.Errorf("partition 1: %w", &segment.Error{}), "unreadable", false},
 		{fmt.Errorf("partition 1: %w", kerr.NotLeaderForPartition), cluster.Unreachable.String(), true},
 		{kerr.TopicAuthorizationFailed, cluster.Denied.String(), false},
@@ -89,7 +89,7 @@ func TestKindsOfTrouble(t *testing.T) {
 // TestOneLeaderThatStaysAwayIsTrouble: the others deliver all the time, and their success is not its end. They do so at
 // once here, before the one that is away has failed.
 func TestOneLeaderThatStaysAwayIsTrouble(t *testing.T) {
-	s := newStand(t, 3)
+	s := newHarness(t, 3)
 	for p := range int32(3) {
 		if err := s.MoveTopicPartition(Name, p, p); err != nil {
 			t.Fatal(err)
@@ -100,12 +100,12 @@ func TestOneLeaderThatStaysAwayIsTrouble(t *testing.T) {
 	f := s.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: reg, patience: 1})
 	ready(t, f)
 	s.mu.Lock()
-	s.mute = 2
+	s.noFetch = 2
 	s.serve = func(req *kmsg.FetchRequest) kmsg.Response { req.MaxWaitMillis = 0; return nil }
 	s.mu.Unlock()
 	until(t, f, func() bool { return metric(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 6 })
 	s.mu.Lock()
-	s.mute, s.serve = -1, nil
+	s.noFetch, s.serve = -1, nil
 	s.mu.Unlock()
 	until(t, f, func() bool { return f.Status().Trouble == nil })
 	for line, want := range map[string]int{"the metadata topic cannot be followed": 1, "the metadata topic is followed again": 1} {

@@ -81,7 +81,7 @@ func (w *walk) partition(ctx context.Context, number int32, start, end int64) er
 			return err
 		}
 		next, err := w.step(ctx, number, at, end)
-		w.entries.rest()
+		w.entries.release()
 		switch {
 		case w.refused != nil || err != nil && ctx.Err() != nil:
 			return err
@@ -99,7 +99,7 @@ func (w *walk) partition(ctx context.Context, number int32, start, end int64) er
 			return ctx.Err()
 		case <-time.After(firstPause << failures):
 		}
-		// The partition may have another leader; that the topic may be another one is for the next answer to say.
+		// The partition may have another leader. If the topic is another one, the next answer is an error.
 		if moved, err := w.brokers.Leaders(ctx, w.topic, w.at); err == nil && int(number) < len(moved.Partitions) && moved.TopicID == w.at.TopicID {
 			w.at = moved
 		}
@@ -129,7 +129,7 @@ func (w *walk) step(ctx context.Context, number int32, at position, end int64) (
 		return w.refused
 	}
 	return w.entries.each(&portions[0], at, func(r *segment.Record) error {
-		if r.Offset >= end || r.Offset < w.given { // a batch in doubt is read twice
+		if r.Offset >= end || r.Offset < w.given { // a batch that failed is fetched twice
 			return nil
 		}
 		e := Entry{Partition: number, Offset: r.Offset, Timestamp: r.Timestamp, Size: len(r.Value)}

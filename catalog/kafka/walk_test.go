@@ -18,7 +18,7 @@ import (
 func TestWalkGivesEveryRecord(t *testing.T) {
 	for name, set := range fixtures(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, DefaultPartitions)
+			s := newHarness(t, DefaultPartitions)
 			s.dumped(t, set)
 			s.raw(t, DefaultPartitions-1, []byte("garbage"), nil)
 			i := 0
@@ -49,7 +49,7 @@ func TestWalkGivesEveryRecord(t *testing.T) {
 
 // TestWalkEndsWhereTheTopicDid when it began, with the callback's error, or with the context.
 func TestWalkEndsWhereTheTopicDid(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	for n := range byte(3) {
 		s.write(t, 1, finished(n, orders3, int64(n)*100, int64(n)*100+99)...)
 	}
@@ -83,7 +83,7 @@ func TestWalkEndsWhereTheTopicDid(t *testing.T) {
 
 // TestWalkThatIsCanceledOnTheWay says so, even if the last answer was good.
 func TestWalkThatIsCanceledOnTheWay(t *testing.T) {
-	s := newStand(t, 1)
+	s := newHarness(t, 1)
 	s.raw(t, 0, []byte("v"), []byte("v"))
 	s.serve = func(req *kmsg.FetchRequest) kmsg.Response {
 		return answering(req, func(p *kmsg.FetchResponseTopicPartition) {
@@ -104,7 +104,7 @@ func TestWalkThatIsCanceledOnTheWay(t *testing.T) {
 
 // TestWalkFollowsALeader that moves on the way.
 func TestWalkFollowsALeader(t *testing.T) {
-	s := newStand(t, 4, kfake.ClusterID("walked"))
+	s := newHarness(t, 4, kfake.ClusterID("walked"))
 	f := clusterfixture.Load(t)
 	for i, m := range f.Metadata[:200] {
 		s.raw(t, int32(i%4), m.Value)

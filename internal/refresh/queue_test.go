@@ -45,6 +45,13 @@ func run(t *testing.T, parallel, most int, rest func(l *Look[int, time.Time], be
 	return q
 }
 
+// done gives the keys of the looks that began so far, and when they did.
+func (q *looks) done() (keys [][]int, at []time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.keys), slices.Clone(q.at)
+}
+
 // ask wants an answer from a look that began after the call.
 func (q *looks) ask(t *testing.T, keys ...int) {
 	called := time.Now()
@@ -65,10 +72,11 @@ func TestCallsShareTheLookAfterThem(t *testing.T) {
 			time.Sleep(time.Second / 4)
 		}
 		calls.Wait()
-		if all := []int{0, 1, 2, 3}; len(q.keys) > 3 || !slices.Equal(q.keys[len(q.keys)-1], all) {
-			t.Errorf("looks at %v", q.keys)
+		keys, at := q.done()
+		if all := []int{0, 1, 2, 3}; len(keys) > 3 || !slices.Equal(keys[len(keys)-1], all) {
+			t.Errorf("looks at %v", keys)
 		}
-		if took := q.at[len(q.at)-1].Sub(q.at[0]); took > 2*time.Second {
+		if took := at[len(at)-1].Sub(at[0]); took > 2*time.Second {
 			t.Errorf("the last one begins %v after the first", took)
 		}
 	})
@@ -99,8 +107,8 @@ func TestAKeyRests(t *testing.T) {
 			t.Errorf("what does not rest is answered after %v", took)
 		}
 		calls.Wait()
-		if took := time.Since(start); took != 11*time.Second || !slices.Equal(q.keys[len(q.keys)-1], []int{1, 100}) {
-			t.Errorf("what rests is answered after %v, by looks at %v", took, q.keys)
+		if keys, _ := q.done(); time.Since(start) != 11*time.Second || !slices.Equal(keys[len(keys)-1], []int{1, 100}) {
+			t.Errorf("what rests is answered after %v, by looks at %v", time.Since(start), keys)
 		}
 		// until is asked each time.
 		calls.Go(func() { q.ask(t, 1) })
@@ -131,16 +139,16 @@ func TestLooksSideBySide(t *testing.T) {
 		}
 		synctest.Wait()
 		calls.Go(func() { q.ask(t, 0) })
-		if len(q.keys) != 4 {
-			t.Errorf("looks at %v at a time", q.keys)
+		if keys, _ := q.done(); len(keys) != 4 {
+			t.Errorf("looks at %v at a time", keys)
 		}
 		calls.Wait()
-		if took := time.Since(start); took != 3*time.Second || len(q.keys) > 11 {
-			t.Errorf("%d looks took %v", len(q.keys), took)
+		if keys, _ := q.done(); time.Since(start) != 3*time.Second || len(keys) > 11 {
+			t.Errorf("%d looks took %v", len(keys), time.Since(start))
 		}
 		q.ask(t, 1, 2, 3) // more than one look is for, but one call's
-		if last := q.keys[len(q.keys)-1]; !slices.Equal(last, []int{1, 2, 3}) {
-			t.Errorf("the last look was at %v", last)
+		if keys, _ := q.done(); !slices.Equal(keys[len(keys)-1], []int{1, 2, 3}) {
+			t.Errorf("the last look was at %v", keys[len(keys)-1])
 		}
 	})
 }

@@ -25,28 +25,28 @@ var readOnly = map[int16]bool{
 	kmsg.ApiVersions.Int16(): true, kmsg.Metadata.Int16(): true, kmsg.ListOffsets.Int16(): true, kmsg.Fetch.Int16(): true,
 }
 
-// stand is a cluster with a metadata topic.
-type stand struct {
+// harness is a cluster with a metadata topic.
+type harness struct {
 	*kfake.Cluster
 	writer *kgo.Client
 
-	mu      sync.Mutex
-	asked   map[int16]int                          // requests by key, those of the writer left out
-	fetched []wanted                               // what Fetches asked for, of which only what a test looks at
-	mute    int32                                  // a node that answers no Fetch, -1 = none
-	deaf    int32                                  // a node that answers no ListOffsets, -1 = none
-	serve   func(*kmsg.FetchRequest) kmsg.Response // nil, or a nil answer = as the cluster does
-	down    map[int16]bool                         // keys that are answered by a closed connection; -1 = all
+	mu        sync.Mutex
+	asked     map[int16]int                          // requests by key, those of the writer left out
+	fetched   []wanted                               // what Fetches asked for, of which only what a test looks at
+	noFetch   int32                                  // a node that answers no Fetch, -1 = none
+	noOffsets int32                                  // a node that answers no ListOffsets, -1 = none
+	serve     func(*kmsg.FetchRequest) kmsg.Response // nil, or a nil answer = as the cluster does
+	down      map[int16]bool                         // keys that are answered by a closed connection; -1 = all
 }
 
-func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
+func newHarness(t testing.TB, partitions int32, opts ...kfake.Opt) *harness {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.ClusterID("stand"), kfake.SeedTopics(partitions, Name)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	s := &stand{Cluster: c, asked: map[int16]int{}, down: map[int16]bool{}, mute: -1, deaf: -1}
+	s := &harness{Cluster: c, asked: map[int16]int{}, down: map[int16]bool{}, noFetch: -1, noOffsets: -1}
 	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		s.mu.Lock()
@@ -57,10 +57,10 @@ func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
 				s.fetched = append(s.fetched, wanted{p.Partition, position{offset: p.FetchOffset, epoch: p.LastFetchedEpoch}})
 			}
 		}
-		if req.Key() == kmsg.Fetch.Int16() && c.CurrentNode() == s.mute {
+		if req.Key() == kmsg.Fetch.Int16() && c.CurrentNode() == s.noFetch {
 			return nil, errors.New("mute"), true
 		}
-		if req.Key() == kmsg.ListOffsets.Int16() && c.CurrentNode() == s.deaf {
+		if req.Key() == kmsg.ListOffsets.Int16() && c.CurrentNode() == s.noOffsets {
 			return nil, errors.New("deaf"), true
 		}
 		if f, ok := req.(*kmsg.FetchRequest); ok && s.serve != nil {
@@ -73,12 +73,12 @@ func newStand(t testing.TB, partitions int32, opts ...kfake.Opt) *stand {
 		}
 		return nil, nil, false
 	})
-	s.hire(t)
+	s.newWriter(t)
 	return s
 }
 
-// hire makes a writer that knows the topic as it is now.
-func (s *stand) hire(t testing.TB) {
+// newWriter makes a writer that knows the topic as it is now.
+func (s *harness) newWriter(t testing.TB) {
 	t.Helper()
 	w, err := kgo.NewClient(append(s.options(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics())...)
 	if err != nil {
@@ -88,9 +88,9 @@ func (s *stand) hire(t testing.TB) {
 	s.writer = w
 }
 
-func (s *stand) options() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(s.ListenAddrs()...)} }
+func (s *harness) options() []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(s.ListenAddrs()...)} }
 
-func (s *stand) dial(t testing.TB) *cluster.Brokers {
+func (s *harness) dial(t testing.TB) *cluster.Brokers {
 	t.Helper()
 	b, err := cluster.Dial(cluster.Config{Bootstrap: s.ListenAddrs()})
 	if err != nil {
@@ -101,14 +101,14 @@ func (s *stand) dial(t testing.TB) *cluster.Brokers {
 }
 
 // fail lets requests of a key fail, or all of them (-1).
-func (s *stand) fail(key int16, down bool) {
+func (s *harness) fail(key int16, down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down[key] = down
 }
 
-// forget begins to count requests anew.
-func (s *stand) forget() {
+// resetCounts begins to count requests again.
+func (s *harness) resetCounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.asked)
@@ -116,7 +116,7 @@ func (s *stand) forget() {
 }
 
 // raw writes values to a partition.
-func (s *stand) raw(t testing.TB, partition int32, values ...[]byte) {
+func (s *harness) raw(t testing.TB, partition int32, values ...[]byte) {
 	t.Helper()
 	var records []*kgo.Record
 	for _, v := range values {
@@ -128,7 +128,7 @@ func (s *stand) raw(t testing.TB, partition int32, values ...[]byte) {
 }
 
 // write files records where brokers would.
-func (s *stand) write(t testing.TB, partitions int32, records ...Record) {
+func (s *harness) write(t testing.TB, partitions int32, records ...Record) {
 	t.Helper()
 	for _, r := range records {
 		value, err := Append(nil, r)
@@ -149,7 +149,7 @@ func (s *stand) write(t testing.TB, partitions int32, records ...Record) {
 }
 
 // dumped writes the records of a frozen cluster.
-func (s *stand) dumped(t testing.TB, f *clusterfixture.Fixture) {
+func (s *harness) dumped(t testing.TB, f *clusterfixture.Fixture) {
 	t.Helper()
 	byPartition := map[int32][][]byte{}
 	for _, m := range f.Metadata {
@@ -233,7 +233,7 @@ func (c *calm) say(topics ...cluster.Topic) {
 	c.view = &cluster.View{ClusterID: "stand", At: time.Now(), Topics: topics}
 }
 
-func (s *stand) open(t testing.TB, opt Options) *Follower {
+func (s *harness) open(t testing.TB, opt Options) *Follower {
 	t.Helper()
 	if opt.Brokers == nil {
 		opt.Brokers = s.dial(t)
@@ -350,9 +350,9 @@ func unbounded(number int32) cluster.Partition {
 }
 
 // settled is a follower of a topic that holds records, and of a cluster that has topics.
-func settled(t *testing.T, c *calm, records ...Record) (*stand, *Follower) {
+func settled(t *testing.T, c *calm, records ...Record) (*harness, *Follower) {
 	t.Helper()
-	s := newStand(t, 4)
+	s := newHarness(t, 4)
 	s.write(t, 4, records...)
 	f := s.open(t, Options{Cluster: c})
 	ready(t, f)
