@@ -202,7 +202,7 @@ func TestHolesAreSteppedOverAndGapsAreNot(t *testing.T) {
 	wantAt(t, p, map[int64]uint64{
 		0: 1, 9: 1, 10: 1, 99: 1, // a hole at the very start
 		100: 2, 149: 2, 150: 2,
-		200: 0, 249: 0, 250: 3, // a gap that nobody declared
+		200: 0, 249: 0, 250: 3, // a gap that is no recorded hole
 		300: 0, 339: 0, 340: 0, 350: 4, // a hole with a gap behind it
 		400: 5, 439: 5, 445: 5, 499: 5, // a segment that begins inside the hole
 		500: 0, 599: 0, // nothing behind the last hole

@@ -113,7 +113,7 @@ func TestKilledWriterLosesNoRecordedStep(t *testing.T) {
 		}
 		cmd.Wait()
 
-		// A reader comes first: it must read the dead writer's log without anybody's help.
+		// A reader comes first: it must read the dead writer's log as it is.
 		if follower == nil {
 			follower = openReader(t, path, ReaderOptions{})
 			must(t, follower.Ready())

@@ -33,8 +33,8 @@ type Options struct {
 	Withdrawn func(segments ...*tier.Segment)
 }
 
-// Observer keeps a tier up to date with a live cluster. All methods may be called concurrently, but for Restart, Publish
-// and Apply, which are called one at a time, and Run, which is called once.
+// Observer keeps a tier up to date with a live cluster. All methods may be called concurrently, but for Restart,
+// Publish and Apply, which are called one at a time, and Run, which is called once.
 type Observer struct {
 	opt Options
 
