@@ -36,9 +36,9 @@ const csvHead = "topic,partition,offset,timestamp,timestamp_type,key,value,heade
 // na_values.
 const csvNull = `\N`
 
-// csvEncoder writes records by RFC 4180. Keys and values are base64, of which none is csvNull, so that every byte can
-// be told; or text, where bytes that are not UTF-8 are shown as the marker of package jsonenc. headers is a JSON array
-// as in ndjson.
+// csvEncoder writes records by RFC 4180. Keys and values are base64, which never equals csvNull, so that a reader gets
+// the exact bytes back; or text, where bytes that are not UTF-8 are shown as the marker of package jsonenc. headers is
+// a JSON array as in ndjson.
 type csvEncoder struct {
 	json    *jsonenc.Encoder
 	prefix  []byte // topic,partition

@@ -77,7 +77,7 @@ func (c *chunks) Chunk(ctx context.Context, number int64, holding bool) (*cache.
 	span := &c.plan.spans[0]
 	from := number * span.Chunk
 	w := c.wait.start(ctx)
-	// What the answer may still take counts from the batch, not from its other half.
+	// room counts from the batch at pos; the session counts from the first byte of the chunk that it is asked for.
 	chunk, outcome, err := c.session.Chunk(w, c.plan.spans, number, c.room+c.pos-from, holding)
 	if holding && errors.Is(err, cache.ErrNoSlab) {
 		c.wait.done(w, &c.wait.stats.Store, nil)

@@ -38,9 +38,9 @@ type filter struct {
 type trust uint8
 
 const (
-	unconfirmed trust = iota // it was read where an index said, and may be none
+	unconfirmed trust = iota // read at a position of the offset index, and not checked: it may be no batch
 	doubtful                 // its offset does not follow on the batch before
-	following                // its offset does
+	following                // its offset follows on the batch before
 	checked                  // the batch is sound
 )
 
@@ -48,7 +48,7 @@ const (
 type decision struct {
 	end  EndReason // the answer ends before it; 0 = it does not
 	skip bool      // it is passed over
-	why  hidden    // it is
+	why  hidden    // why it is passed over, if it is
 }
 
 // decide says what becomes of a batch; below says that it ends below what is asked for. Where the answer ends before a

@@ -40,7 +40,7 @@ type state struct {
 	// The batch that nextBatch gave.
 	header *segment.Header
 	wanted int64      // its records in the range, where they were counted
-	owed   int64      // log position from which on NextRun owes the rest of it, 0 = nothing
+	owed   int64      // log position of the part of it that NextRun has not handed out yet; 0 = all of it is out
 	inside openRecord // NextRecord
 }
 

@@ -32,8 +32,8 @@ func (x *exchange) newAnswer() *answer {
 }
 
 // reserve takes n bytes of the decode budget, waiting for them as long as the request may wait. held is what the
-// request holds of the budget already: what does not fit beside that never will, and is no reason to wait or to come
-// back.
+// request holds of the budget already. Where n would not fit beside it even if nothing else were in use, the answer is
+// an error at once, and not one that says when to come back.
 func (x *exchange) reserve(share *budget.Share, n, held int64) error {
 	if share.TryAcquire(n) {
 		return nil

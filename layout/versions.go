@@ -40,8 +40,8 @@ func (v *Versions) Get(key string) string {
 	return e.Value.(version).etag
 }
 
-// Learn records the version that a read got; false when another one is known. A store without versions ("") teaches
-// nothing.
+// Learn records the version that a read got; false when another one is known. The empty version, of a store without
+// versions, is not recorded, and fits.
 func (v *Versions) Learn(key, etag string) bool {
 	if etag == "" {
 		return true

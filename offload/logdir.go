@@ -23,7 +23,7 @@ type logDir struct {
 	clusterID string
 	brokerID  int32
 
-	// Offset checkpoints. An error stands for each partition of the directory: nothing can be said about them.
+	// Offset checkpoints. The error of one that cannot be read stops every partition of the directory.
 	highWatermarks    map[segment.TopicPartition]int64
 	highWatermarksErr error
 	logStarts         map[segment.TopicPartition]int64

@@ -18,7 +18,7 @@ func Batches(log []byte) iter.Seq2[Batch, error] {
 			b := Batch{Position: at}
 			rest := log[at:]
 			var err error
-			// The largest length field there is bounds nothing, so a cut entry is told apart by the bytes.
+			// maxEntrySize accepts every length, so that a cut entry is no error of ParseHeader; it is found below.
 			if b.Header, err = ParseHeader(rest, maxEntrySize); err == nil && b.Header.Size() > int64(len(rest)) {
 				err = fail(Truncated, "batch", at, "%d bytes of %d at offset %d",
 					len(rest), b.Header.Size(), b.Header.BaseOffset)

@@ -53,6 +53,7 @@ func newTopicSet(partitions *cowList[*Partition], facts map[segment.UUID]*topicF
 	for _, t := range live {
 		set.byID[t.ID] = t
 	}
+	// Topics without a name have no facts, and their order does not matter.
 	slices.SortFunc(live, func(a, b Topic) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 || a.Name == "" {
 			return c

@@ -144,7 +144,7 @@ func (k *inventory) setUsable(e *entry, usable bool) {
 func (k *inventory) put(e *entry, flaw *Finding) *entry {
 	old := k.entries.get(e.seg.ID)
 	if old != nil && old.seg.Partition == e.seg.Partition {
-		// In its place in the list: all manifests of a bucket that was copied are new.
+		// It takes the old one's place in the list without a search: in a bucket that was copied all manifests are new.
 		k.noteChange(old)
 		e.next = old.next
 		*old = *e

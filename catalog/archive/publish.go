@@ -7,12 +7,12 @@ import (
 	"coldtap/tier"
 )
 
-// applyBatch is how many changes are published together at least, whole partitions each: publishing costs time for each
-// topic, and changes memory until they are.
+// applyBatch is how many changes are published together at least, whole partitions each: each publication costs time
+// for every topic of the tier, and changes take memory until they are published.
 const applyBatch = 8192
 
-// publishListing publishes the partitions in which a listing of the bucket changed something. After an error the next
-// listing does.
+// publishListing publishes the partitions in which a listing of the bucket changed something. After an error the
+// partitions stay marked, and the next listing publishes them.
 func (a *Archive) publishListing(ctx context.Context, s *scan) (news bool, err error) {
 	all, err := a.resolveChanged(s)
 	if err != nil {

@@ -38,10 +38,10 @@ var errClosed = errors.New("the follower is closed")
 
 // Refresh catches up with the topic's ends and the cluster's bounds as they are now. When it returns nil, all that the
 // cluster held of the partition before the call is in Snapshot: the records, and the bounds and the lineage that its
-// leader answered after the call began. A leader that does not answer fails the refreshes for its own partitions only,
-// and those of no partition in particular if it leads one of the metadata topic. A partition or topic that the cluster
-// does not have needs no leader's answer, nor does one of which the tier holds nothing. A topic that the cluster denies
-// fails.
+// leader answered after the call began. A leader that does not answer fails the refreshes for its own partitions only;
+// if it leads a partition of the metadata topic, refreshes with the zero PartitionID fail too. A partition or topic
+// that the cluster does not have needs no leader's answer, nor does one of which the tier holds nothing. A topic that
+// the cluster denies fails.
 //
 // It sends seven requests about the partition. After one that found nothing new, the next one about the partition
 // begins no sooner than Options.Refresh after it: calls that come before wait, and share it.

@@ -59,7 +59,7 @@ func (d *suspects) countReread(from int64) {
 }
 
 // rereadEnough says that all chunks of the batch at pos have come from the store again as often as a search behind
-// damage may have them: a hole full of small batches lies in one chunk.
+// damage may have them: without that, damage over many small batches of one chunk would load the chunk once for each.
 func (d *suspects) rereadEnough(pos int64) bool {
 	for _, r := range d.recent {
 		enough := func(x reread) bool { return x.from == r.from && x.times >= maxRereads }

@@ -76,7 +76,7 @@ func (s *Scanner) offsetAt(ctx context.Context, at int64) (base int64, err error
 	if e, ok := err.(*segment.Error); err == nil || ok && n == segment.EntryPrefix && e.Kind == segment.Truncated {
 		s.behindOffset.base = int64(binary.BigEndian.Uint64(prefix[:]))
 	}
-	// While a client is served, no more is held than the batch.
+	// While a client is served, only the batch's own chunks are held.
 	if !straddles {
 		s.next.release()
 	}

@@ -258,7 +258,8 @@ func (s *Scanner) check(ctx context.Context, want Purpose) error {
 		var proven bool
 		if proven, err = s.neighbours(ctx); err == nil {
 			if !proven && s.locating && !s.fellBack {
-				// With a batch before it, this one is in order or is not.
+				// From one index entry earlier the batch before this one is read too, and shows whether this one's
+				// offset follows on it.
 				s.back()
 				return Again
 			}

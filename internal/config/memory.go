@@ -41,7 +41,7 @@ func (c *Config) resolve() {
 	}
 }
 
-// memoryLimit is the container's memory limit (cgroup v2, then v1), or the machine's memory; 0 where neither is told.
+// memoryLimit is the container's memory limit (cgroup v2, then v1), or the machine's memory; 0 if neither can be read.
 func memoryLimit() int64 {
 	limit := machineMemory()
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
@@ -56,7 +56,7 @@ func memoryLimit() int64 {
 	return limit
 }
 
-// assumedMemory is what a machine is taken to have that does not tell.
+// assumedMemory is the memory of a machine whose memory cannot be read.
 const assumedMemory = 2 << 30
 
 func machineMemory() int64 {

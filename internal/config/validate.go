@@ -60,7 +60,8 @@ func (c *Config) Validate() (problems []*Problem) {
 	return problems
 }
 
-// validateListeners checks the addresses, and that nobody is let in from other machines without a word.
+// validateListeners checks the addresses, and refuses one that other machines can reach unless auth.allow_anonymous is
+// set.
 func (c *Config) validateListeners(bad func(key, format string, args ...any)) {
 	for _, l := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
 		host, port, err := net.SplitHostPort(l.address)

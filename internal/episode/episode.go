@@ -7,8 +7,8 @@ import "time"
 // Episode is trouble of one thing (a cluster, a file) from its first failure to the next success. The zero value logs
 // the first failure; it is not safe for concurrent use.
 type Episode struct {
-	// Patience is how long trouble that may pass by itself lasts before it is logged. It is then that of two failures at
-	// least, since the first begins the episode.
+	// Patience is how long trouble that may pass by itself lasts before it is logged. The first failure is not logged
+	// then, since it only starts the clock.
 	Patience time.Duration
 
 	since  time.Time

@@ -3,7 +3,7 @@
 // `invariants` switch it on.
 package invariants
 
-// Poison is the byte that fills memory given back in such a build: whoever reads it has let go too early.
+// Poison is the byte that fills memory given back in such a build: code that reads it used memory after giving it back.
 const Poison = 0xDB
 
 // Scribble fills b with Poison when Enabled.

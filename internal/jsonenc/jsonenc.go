@@ -37,7 +37,7 @@ const (
 	// Base64 shows every key, value and header value as a base64 string. Header keys stay text.
 	Base64
 	// JSON embeds what is a JSON document on one line, verbatim, and shows the rest as Text does; the package's doc names
-	// the documents that it shows as the marker, so that the bytes can always be told.
+	// the documents that it shows as the marker, so that a reader can always recover the bytes.
 	JSON
 	// PlainText shows keys and values as strings, and does not fit a record that has one which is no valid UTF-8.
 	PlainText
