@@ -196,7 +196,7 @@ func (fs *FileStream) nextLog(ctx context.Context, run *Run) error {
 		case err == nil:
 			err = fs.handOut(ctx, run)
 		}
-		if err == scan.Again {
+		if err == scan.ErrAgain {
 			fs.owed = 0
 		} else if err != nil {
 			return err

@@ -326,7 +326,7 @@ func (st *Stream) fail(err error) error {
 
 // recover decides what an error means for the stream: nil when it goes on, possibly elsewhere or to its end.
 func (st *Stream) recover(ctx context.Context, err error) error {
-	if err == scan.Again {
+	if err == scan.ErrAgain {
 		st.inside.open = false
 		return nil
 	}

@@ -118,7 +118,8 @@ func (s *Scanner) confirm(e *Error) {
 // accept notes that the batch at pos is sound.
 func (s *Scanner) accept() { s.decide(&s.Stats.Healed) }
 
-// repair decides what an error of reading the batch at pos means: Again when the scanner goes on, there or elsewhere.
+// repair decides what an error of reading the batch at pos means: ErrAgain when the scanner goes on, there or
+// elsewhere.
 func (s *Scanner) repair(ctx context.Context, err error) error {
 	e := s.fault(err)
 	switch {
@@ -134,7 +135,7 @@ func (s *Scanner) repair(ctx context.Context, err error) error {
 	return e
 }
 
-// repairDamage decides about damage at pos: Again when the scanner goes on, at the same batch or behind it.
+// repairDamage decides about damage at pos: ErrAgain when the scanner goes on, at the same batch or behind it.
 func (s *Scanner) repairDamage(ctx context.Context, e *Error) error {
 	if e.doubt {
 		// Below the target it need not be read once more: the batch behind is proof enough.
@@ -157,10 +158,10 @@ func (s *Scanner) repairDamage(ctx context.Context, e *Error) error {
 		s.back()
 		s.logger.Warn("offset index gave a wrong position", "segment", s.log.ID.String(), "offset", s.target.offset,
 			"position", at, "instead", s.pos)
-		return Again
+		return ErrAgain
 	}
 	if e.doubt && s.readAgain() {
-		return Again
+		return ErrAgain
 	}
 	index, err := s.source.Offsets(ctx)
 	if err != nil {
@@ -205,7 +206,7 @@ func (s *Scanner) stepOver(to *soundBatch) error {
 	}
 	s.locating = false
 	s.Stats.SteppedOver++
-	return Again
+	return ErrAgain
 }
 
 // timeProof is what lets a search by time step over damaged batches: they hold no record at or after the time. A header

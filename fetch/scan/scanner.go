@@ -73,8 +73,8 @@ const (
 	ToDecode                // in one slice
 )
 
-// Again says that the scanner has moved, or will read the batch once more: Next gives where it goes on.
-var Again = errors.New("the batch has to be asked for again")
+// ErrAgain says that the scanner has moved, or will read the batch once more: Next gives where it goes on.
+var ErrAgain = errors.New("the batch has to be asked for again")
 
 // target is what lies before the first batch that is wanted. Damage there does no harm.
 type target struct {
@@ -208,7 +208,7 @@ func (s *Scanner) Next(ctx context.Context) (*segment.Header, error) {
 			return nil, io.EOF
 		}
 		if err := s.parse(ctx); err != nil {
-			if err = s.repair(ctx, err); err != Again {
+			if err = s.repair(ctx, err); err != ErrAgain {
 				return nil, err
 			}
 		}
@@ -239,10 +239,10 @@ func (s *Scanner) parse(ctx context.Context) error {
 
 // Check checks the batch that Next gave and makes its bytes available. ToDecode joins them in decode memory if need be.
 // ToSend does so with a batch that spreads over more than two chunks, or when there is no memory to hold two, unless it
-// is too large for that. Errors are Again, *Error, and those of the Source.
+// is too large for that. Errors are ErrAgain, *Error, and those of the Source.
 func (s *Scanner) Check(ctx context.Context, want Purpose) error {
 	err := s.check(ctx, want)
-	if err != nil && err != Again {
+	if err != nil && err != ErrAgain {
 		return s.repair(ctx, err)
 	}
 	return err
@@ -261,7 +261,7 @@ func (s *Scanner) check(ctx context.Context, want Purpose) error {
 				// From one index entry earlier the batch before this one is read too, and shows whether this one's
 				// offset follows on it.
 				s.back()
-				return Again
+				return ErrAgain
 			}
 			b, err = s.batch(ctx, want)
 		}

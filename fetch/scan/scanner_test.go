@@ -130,7 +130,7 @@ func read(s *Scanner, want Purpose) (bases []int64, err error) {
 				s.Advance()
 			}
 		}
-		if err != nil && err != Again {
+		if err != nil && err != ErrAgain {
 			return bases, err
 		}
 	}
