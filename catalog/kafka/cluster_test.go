@@ -30,7 +30,7 @@ func TestRealRecords(t *testing.T) {
 		if got := PartitionOf(partition, f.Cluster.MetadataTopic.PartitionCount); got != m.Partition {
 			t.Errorf("record %d of partition %d belongs in %d", m.Offset, m.Partition, got)
 		}
-		back, err := Append(nil, r)
+		back, err := appendRecord(nil, r)
 		if err != nil || !slices.Equal(back, m.Value) {
 			t.Errorf("record %d of partition %d is written as\n%x, want\n%x (%v)", m.Offset, m.Partition, back, m.Value, err)
 		}

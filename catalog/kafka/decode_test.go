@@ -59,7 +59,7 @@ func TestNewerWritersAreUnderstood(t *testing.T) {
 // TestCustomMetadata: null and empty are different, since an update replaces what was known with either.
 func TestCustomMetadata(t *testing.T) {
 	for _, custom := range [][]byte{nil, {}, []byte("key"), bytes.Repeat([]byte{7}, 300)} {
-		value, err := Append(nil, ordersUpdate(tier.DeleteStarted, custom))
+		value, err := appendRecord(nil, ordersUpdate(tier.DeleteStarted, custom))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestCustomMetadata(t *testing.T) {
 func TestEpochsComeInAnyOrder(t *testing.T) {
 	s := ordersSegment()
 	s.Epochs = []segment.EpochStart{{Epoch: 5, StartOffset: 100}, {Epoch: 6, StartOffset: 300}, {Epoch: 9, StartOffset: 310}}
-	value, err := Append(nil, &Segment{s})
+	value, err := appendRecord(nil, &Segment{s})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestKindsAreLabels(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no value makes it panic, and what Append takes of what it gives comes back the same.
+// FuzzDecode: no value makes it panic, and what appendRecord takes of what it gives comes back the same.
 func FuzzDecode(f *testing.F) {
 	for _, g := range golden() {
 		f.Add(unhex(f, g.hex))
@@ -188,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		Changes(nil, r)
-		written, err := Append(nil, r)
+		written, err := appendRecord(nil, r)
 		if err != nil {
 			return
 		}

@@ -10,8 +10,6 @@
 //   - Reading is lax where brokers come to differ: unknown tags, message version 1 (KIP-1266) and epochs in any order
 //     are accepted, and what is not has an error whose Kind says why, so that a record that is new to this package
 //     costs that record only. A broker's own consumer stops for good at the first one.
-//   - Writing is strict for the same reason: a value that would stop the brokers' consumers is refused. What Kafka
-//     4.x writes for a record, Append writes, byte for byte, at message version 0.
 //   - Nothing in a value sizes an allocation before it was compared with the bytes that are there. Hostile bytes give
 //     an *Error, never a panic.
 //   - Whether a step is legal after the ones before it is decided by the tier: Changes translates only.

@@ -157,7 +157,7 @@ func TestABadBatchCostsItselfOnly(t *testing.T) {
 		s.write(t, 1, finished(n, orders3, int64(n)*100, int64(n)*100+99)...)
 	}
 	value := func(r Record) []byte {
-		v, err := Append(nil, r)
+		v, err := appendRecord(nil, r)
 		if err != nil {
 			t.Fatal(err)
 		}

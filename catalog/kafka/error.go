@@ -37,8 +37,7 @@ func Kinds() []Kind {
 
 func (k Kind) String() string { return errkind.Name(kindNames[:], k) }
 
-// Error is the error of this package: a value that cannot be read, or a record that cannot be written. The same bytes
-// give the same error again.
+// Error is the error of this package: a value that cannot be read. The same bytes give the same error again.
 type Error struct {
 	Kind     Kind
 	Position int // byte position in the value, -1 when it concerns none

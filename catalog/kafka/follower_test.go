@@ -102,7 +102,7 @@ func TestN16BadRecordsCostThemselvesOnly(t *testing.T) {
 	first, second := started(1, orders3, 0, 99), started(2, orders3, 100, 199)
 	gone := started(3, orders3, 200, 299)
 	good := func(r Record) []byte {
-		value, err := Append(nil, r)
+		value, err := appendRecord(nil, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,14 +297,14 @@ func TestOneBrokerAway(t *testing.T) {
 	until(t, f, func() bool { return f.Status().Trouble != nil })
 	for n := range byte(5) {
 		for _, r := range finished(n, orders3, int64(n)*100, int64(n)*100+99) {
-			value, _ := Append(nil, r)
+			value, _ := appendRecord(nil, r)
 			s.raw(t, 1, value)
 		}
 		until(t, f, func() bool { return isReadable(f.Snapshot(), orders3, segment.UUID{0: 7, 15: n}) })
 	}
 	other := tier.PartitionID{Topic: ordersID, Partition: 4}
 	for _, r := range finished(9, other, 0, 99) {
-		value, _ := Append(nil, r)
+		value, _ := appendRecord(nil, r)
 		s.raw(t, 0, value)
 	}
 	s.mu.Lock()
@@ -404,7 +404,7 @@ func TestTransactionsAndGaps(t *testing.T) {
 	if err := txn.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	value, _ := Append(nil, started(2, orders3, 100, 199))
+	value, _ := appendRecord(nil, started(2, orders3, 100, 199))
 	if err := txn.ProduceSync(t.Context(), &kgo.Record{Topic: Name, Value: value}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestRecordsOutOfPlaceCount(t *testing.T) {
 	s := newHarness(t, 7)
 	at := (PartitionOf(orders3, 7) + 1) % 7
 	for _, r := range finished(1, orders3, 0, 99) {
-		value, _ := Append(nil, r)
+		value, _ := appendRecord(nil, r)
 		s.raw(t, at, value)
 	}
 	reg := prometheus.NewRegistry()

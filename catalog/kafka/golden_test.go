@@ -70,7 +70,7 @@ func TestGoldenVectors(t *testing.T) {
 			if !reflect.DeepEqual(got, g.record) {
 				t.Errorf("decoded\n%+v, want\n%+v", got, g.record)
 			}
-			back, err := Append([]byte("before"), g.record)
+			back, err := appendRecord([]byte("before"), g.record)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,7 +131,7 @@ func (s *harness) raw(t testing.TB, partition int32, values ...[]byte) {
 func (s *harness) write(t testing.TB, partitions int32, records ...Record) {
 	t.Helper()
 	for _, r := range records {
-		value, err := Append(nil, r)
+		value, err := appendRecord(nil, r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func TestChangesAreWhatBrokersDo(t *testing.T) {
 func TestASegmentsLife(t *testing.T) {
 	m := tier.New()
 	apply := func(r Record) (reason string) {
-		value, err := Append(nil, r)
+		value, err := appendRecord(nil, r)
 		if err != nil {
 			t.Fatal(err)
 		}

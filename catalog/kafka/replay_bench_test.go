@@ -42,7 +42,7 @@ func benchStand(b *testing.B) *harness {
 	rng := rand.New(rand.NewPCG(1, 2))
 	at := int64(1_700_000_000_000)
 	write := func(r Record, of tier.PartitionID) {
-		value, err := Append(nil, r)
+		value, err := appendRecord(nil, r)
 		if err != nil {
 			b.Fatal(err)
 		}

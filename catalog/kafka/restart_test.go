@@ -259,7 +259,7 @@ func TestTopicGetsPartitions(t *testing.T) {
 	until(t, f, func() bool { return f.Status().Partitions == 3 })
 	rest := finished(2, orders3, 100, 199)
 	for _, r := range rest {
-		value, _ := Append(nil, r)
+		value, _ := appendRecord(nil, r)
 		s.raw(t, 2, value)
 	}
 	if n := refreshed(t, f).Segments(); n != 2 {

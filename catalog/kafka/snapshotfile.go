@@ -193,6 +193,37 @@ func (f *frames) segment(s *tier.Segment, topic string, shadowed []int32) {
 	f.end(b)
 }
 
+// appendBody writes what the two segment messages of the topic have in common, as Kafka 4.x does; reader.body reads it.
+func appendBody(dst []byte, s *tier.Segment) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.BaseOffset))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.EndOffset))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.BrokerID))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.MaxTimestamp))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.EventTime))
+	dst = binary.AppendUvarint(dst, uint64(len(s.Epochs)+1))
+	for _, e := range s.Epochs {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(e.Epoch))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(e.StartOffset))
+		dst = append(dst, 0)
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(s.Size))
+	dst = appendNullable(dst, s.Custom)
+	dst = append(dst, byte(s.State))
+	if s.TxnIndexEmpty {
+		return append(dst, 1, tagTxnIndexEmpty, 1, 1)
+	}
+	return append(dst, 0)
+}
+
+// appendNullable writes compact nullable bytes; nil is null.
+func appendNullable(dst, b []byte) []byte {
+	if b == nil {
+		return append(dst, 0)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(b)+1))
+	return append(dst, b...)
+}
+
 // loadSnapshot reads a file into a new tier. A file that is not there is fs.ErrNotExist.
 func loadSnapshot(path string) (*restored, error) {
 	file, err := os.Open(path)

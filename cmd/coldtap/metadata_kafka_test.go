@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +145,27 @@ func TestServesAClusterAsItsBrokersDo(t *testing.T) {
 	}
 }
 
+// updateRecord is the value that a broker writes for a segment's next step (RemoteLogSegmentMetadataUpdateRecord).
+func updateRecord(t *testing.T, topic string, u tier.SegmentUpdated) []byte {
+	t.Helper()
+	b := []byte{1, 1, 0} // the frame's version, the api key, the message's version
+	b = append(b, byte(len(topic)+1))
+	b = append(b, topic...)
+	b = append(b, u.Partition.Topic[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(u.Partition.Partition))
+	b = append(b, 0) // no tags
+	b = append(b, u.ID[:]...)
+	b = append(b, 0) // no tags
+	b = binary.BigEndian.AppendUint32(b, uint32(u.BrokerID))
+	b = binary.BigEndian.AppendUint64(b, uint64(u.At))
+	b = append(b, 0, byte(u.State), 0) // no custom metadata; no tags
+	want := &kafka.Update{Topic: topic, SegmentUpdated: u}
+	if got, err := kafka.Decode(b); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("the update decodes to %+v, %v, want %+v", got, err, want)
+	}
+	return b
+}
+
 // The boundary between tier and brokers moves while clients read: segments come in, the start moves up, a segment is
 // deleted, the leader changes, the brokers go away. Each answer goes exactly as far as the tier does at that moment.
 func TestHandOverMovesWithTheBoundary(t *testing.T) {
@@ -236,12 +259,9 @@ func TestHandOverMovesWithTheBoundary(t *testing.T) {
 	c.Set(partition, after)
 	deleted := segments[0]
 	for _, state := range []tier.State{tier.DeleteStarted, tier.DeleteFinished} {
-		value, err := kafka.Append(nil, &kafka.Update{Topic: "plain", SegmentUpdated: tier.SegmentUpdated{
+		value := updateRecord(t, "plain", tier.SegmentUpdated{
 			Partition: deleted.Partition, ID: deleted.ID, State: state, At: time.Now().UnixMilli(),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		c.Produce(t, p.MetadataPartition, value)
 	}
 	until(t, "the start moves", func() bool {

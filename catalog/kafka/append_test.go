@@ -3,15 +3,17 @@ package kafka
 import (
 	"encoding/binary"
 	"math"
+	"testing"
 
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
-// Append appends the value that Kafka writes for r, at message version 0. Errors are *Error: it refuses what would stop
-// a broker's consumer, that is a segment that is impossible or, but for a Snapshot, not CopyStarted; an update to
-// CopyStarted or to no known state; a name that no topic can have; numbers that the fields have no room for.
-func Append(dst []byte, r Record) ([]byte, error) {
+// appendRecord appends the value that Kafka 4.x writes for r, byte for byte, at message version 0. Errors are *Error:
+// it refuses what would stop a broker's consumer, that is a segment that is impossible or, but for a Snapshot, not
+// CopyStarted; an update to CopyStarted or to no known state; a name that no topic can have; numbers that the fields
+// have no room for.
+func appendRecord(dst []byte, r Record) ([]byte, error) {
 	if err := writable(r); err != nil {
 		return dst, err
 	}
@@ -112,32 +114,34 @@ func appendSegmentID(dst []byte, topic string, partition tier.PartitionID, id se
 	return append(dst, 0)
 }
 
-func appendBody(dst []byte, s *tier.Segment) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.BaseOffset))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.EndOffset))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(s.BrokerID))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.MaxTimestamp))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.EventTime))
-	dst = binary.AppendUvarint(dst, uint64(len(s.Epochs)+1))
-	for _, e := range s.Epochs {
-		dst = binary.BigEndian.AppendUint32(dst, uint32(e.Epoch))
-		dst = binary.BigEndian.AppendUint64(dst, uint64(e.StartOffset))
-		dst = append(dst, 0)
+// TestWhatWouldStopBrokersIsNotWritten: a broker's consumer of the topic dies at the first record of this kind.
+func TestWhatWouldStopBrokersIsNotWritten(t *testing.T) {
+	segmentWith := func(change func(*tier.Segment)) Record {
+		s := ordersSegment()
+		change(&s)
+		return &Segment{s}
 	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(s.Size))
-	dst = appendNullable(dst, s.Custom)
-	dst = append(dst, byte(s.State))
-	if s.TxnIndexEmpty {
-		return append(dst, 1, tagTxnIndexEmpty, 1, 1)
+	for name, c := range map[string]struct {
+		record Record
+		want   Kind
+	}{
+		"segment that is finished":     {segmentWith(func(s *tier.Segment) { s.State = tier.CopyFinished }), Malformed},
+		"segment without epochs":       {segmentWith(func(s *tier.Segment) { s.Epochs = nil }), Malformed},
+		"segment that ends before":     {segmentWith(func(s *tier.Segment) { s.EndOffset = 99 }), Malformed},
+		"segment without a topic":      {segmentWith(func(s *tier.Segment) { s.Topic = "" }), Malformed},
+		"segment of 2 GiB":             {segmentWith(func(s *tier.Segment) { s.Size = math.MaxInt32 + 1 }), TooLarge},
+		"update to COPY_STARTED":       {ordersUpdate(tier.CopyStarted, nil), Malformed},
+		"update to an unknown state":   {ordersUpdate(4, nil), Malformed},
+		"partition delete in state 3":  {&PartitionDelete{Topic: "orders", State: 3}, Malformed},
+		"snapshot that is impossible":  {&Snapshot{}, Malformed},
+		"no record":                    {nil, UnknownRecord},
+		"update of an impossible name": {&Update{"a/b", tier.SegmentUpdated{State: tier.CopyFinished}}, Malformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := appendRecord([]byte("before"), c.record)
+			if kindOf(err) != c.want || string(got) != "before" {
+				t.Errorf("%q, %v, want %v", got, err, c.want)
+			}
+		})
 	}
-	return append(dst, 0)
-}
-
-// appendNullable writes compact nullable bytes; nil is null.
-func appendNullable(dst, b []byte) []byte {
-	if b == nil {
-		return append(dst, 0)
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(b)+1))
-	return append(dst, b...)
 }
