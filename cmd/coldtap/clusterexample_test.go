@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"coldtap/internal/config"
 	"coldtap/internal/testing/clusterfixture"
 	"coldtap/internal/testing/fakes3"
 	"coldtap/internal/testing/replaycluster"
@@ -42,10 +41,7 @@ func TestTheClusterExampleRunsWhenPasted(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	text := strings.NewReplacer("bucket: tier", "bucket: "+fakes3.Bucket, "http://127.0.0.1:9000", s3.URL(), "127.0.0.1:9092", c.Addrs()[0],
 		`key_prefix: ""`, `key_prefix: "`+set.Prefix+`"`, "127.0.0.1:8080", "127.0.0.1:0").Replace(clusterExample)
-	cfg, err := config.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := loadText(t, text)
 	cfg.Admin, cfg.Metadata.Kafka.Snapshot = "127.0.0.1:0", filepath.Join(t.TempDir(), "snapshot")
 	base, admin := startServer(t, cfg)
 	waitReady(t, admin)

@@ -126,6 +126,20 @@ func writeConfig(t *testing.T, cfg config.Config) (file string) {
 	return file
 }
 
+// loadText loads a configuration as a user writes it, without the environment.
+func loadText(t *testing.T, text string) config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "coldtap.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Loader{File: file}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 func TestCheckAndPrintConfig(t *testing.T) {
 	file := writeConfig(t, testConfig(t))
 	for _, name := range []string{"serve", "offload"} {
@@ -205,10 +219,7 @@ func TestWhatCheckAcceptsStarts(t *testing.T) {
 		"cache: {memory: 1GiB, chunk: 256MiB}\nreader: {threads: 4096, max_pending: 1000000000, read_ahead: 1000TiB, queue_timeout: 1000h}\nlimits: {max_response_bytes: 1000000TiB}\n",
 		"cache: {memory: auto}\nhosts: [coldtap.example]\n",
 	} {
-		cfg, err := config.Parse([]byte("store: {kind: file}\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n" + text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := loadText(t, "store: {kind: file}\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"+text)
 		cfg.Store.File.Dir, cfg.Metadata.Embedded.Path = t.TempDir(), filepath.Join(t.TempDir(), "coldtap.db")
 		if err := checkParts(cfg); err != nil {
 			t.Errorf("%s%v", text, err)

@@ -12,11 +12,6 @@ import (
 // underscore, as Kubernetes makes them for a Service named coldtap (COLDTAP_PORT), they are none.
 const variablePrefix = "COLDTAP__"
 
-// Variable is the environment variable of a key.
-func Variable(key string) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
-}
-
 // environment puts what variables say over what there is. The value of a list or of a section is YAML; every other one
 // is taken as it is, without ${NAME}, quotes or comments.
 func (r *reader) environment(environ []string, c *Config) {

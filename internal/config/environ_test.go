@@ -95,10 +95,11 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		if k.value.Kind() == reflect.String {
 			value = k.value.String()
 		}
+		variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(k.path, ".", "__"))
 		r := &reader{}
-		r.environment([]string{Variable(k.path) + "=" + value}, &c)
+		r.environment([]string{variable + "=" + value}, &c)
 		if err := r.err(); err != nil {
-			t.Errorf("%s=%s: %v", Variable(k.path), value, err)
+			t.Errorf("%s=%s: %v", variable, value, err)
 		}
 	}
 	if got, want := printed(t, c), printed(t, Default()); got != want {

@@ -106,20 +106,6 @@ func readFile(path string) ([]byte, error) {
 	return raw, err
 }
 
-// Parse reads the text of a file over the defaults and validates it.
-func Parse(raw []byte) (Config, error) {
-	c, r := Default(), &reader{}
-	r.file(raw, "", &c)
-	c.resolve()
-	if r.unread {
-		return c, r.err()
-	}
-	for _, p := range c.Validate() {
-		r.problems = append(r.problems, p.Error())
-	}
-	return c, r.err()
-}
-
 // reader puts values into a tree and collects what is wrong with them.
 type reader struct {
 	problems  []string
