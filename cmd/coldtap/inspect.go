@@ -7,13 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	"coldtap/catalog/kafka"
 	"coldtap/cluster"
 	"coldtap/inspect"
-	"coldtap/internal/config"
 	"coldtap/rangeio"
 
 	"github.com/spf13/cobra"
@@ -108,57 +106,40 @@ type openedTier struct {
 	store    *rangeio.Client
 	layout   inspect.Layout
 	metadata metadata
-	close    func()
 }
 
-// tier opens all of it, and waits until the metadata is complete.
-func (k *inspection) tier(ctx context.Context) (o openedTier, err error) {
+// onTier opens all of it, waits until the metadata is complete, and calls run.
+func (k *inspection) onTier(ctx context.Context, run func(o openedTier) error) error {
 	cfg, _, err := k.file.load(k.env)
 	if err != nil {
-		return o, err
+		return err
 	}
-	var closers []func()
-	o.close = func() {
-		for _, c := range slices.Backward(closers) {
-			c()
-		}
-	}
-	defer func() {
-		if err != nil {
-			o.close()
-		}
-	}()
-	store, end, err := k.store(ctx, cfg)
+	store, end, err := openClient(ctx, cfg, false, k.env.log)
 	if err != nil {
-		return o, err
+		return err
 	}
-	closers = append(closers, end)
-	o.store = store
-	if o.layout, err = openLayout(cfg, store, 0, nil); err != nil {
-		return o, err
-	}
-	cfg, end, err = withSnapshotCopy(cfg)
+	defer end()
+	layout, err := openLayout(cfg, store, 0, nil)
 	if err != nil {
-		return o, err
+		return err
 	}
-	closers = append(closers, end)
-	o.metadata, err = openMetadata(ctx, cfg, metadataOptions{
+	cfg, remove, err := withSnapshotCopy(cfg)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	known, err := openMetadata(ctx, cfg, metadataOptions{
 		store: store, log: k.env.log,
 		progress: func(done, all int64) { k.line.show("read %d of %d manifests", done, all) },
 	})
 	if err != nil {
-		return o, err
+		return err
 	}
-	closers = append(closers, func() { o.metadata.Close() })
-	return o, waitComplete(ctx, cfg, o.metadata)
-}
-
-func (k *inspection) store(ctx context.Context, cfg config.Config) (store *rangeio.Client, end func(), err error) {
-	backend, err := openStore(ctx, cfg, false)
-	if err != nil {
-		return nil, nil, fmt.Errorf("store: %w", err)
+	defer known.Close()
+	if err := waitComplete(ctx, cfg, known); err != nil {
+		return err
 	}
-	return rangeio.NewClient(backend, rangeio.Config{Logger: k.env.log}), func() { backend.Close() }, nil
+	return run(openedTier{store: store, layout: layout, metadata: known})
 }
 
 // content opens a file, or, when there is no such file, an object of the configured store.
@@ -182,7 +163,7 @@ func (k *inspection) content(ctx context.Context) (in io.Reader, size int64, end
 	if err != nil {
 		return nil, 0, nil, usage("there is no file %s, and the store that may have such an object is not known: %w", k.operand, err)
 	}
-	store, end, err := k.store(ctx, cfg)
+	store, end, err := openClient(ctx, cfg, false, k.env.log)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -200,21 +181,15 @@ func (k *inspection) bytes(done, all int64) {
 }
 
 func inspectSegments(ctx context.Context, k *inspection) error {
-	o, err := k.tier(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	return inspect.Segments(k.out, o.metadata.Snapshot(), k.operand)
+	return k.onTier(ctx, func(o openedTier) error {
+		return inspect.Segments(k.out, o.metadata.Snapshot(), k.operand)
+	})
 }
 
 func inspectSegment(ctx context.Context, k *inspection) error {
-	o, err := k.tier(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	return inspect.Segment(ctx, k.out, o.metadata.Snapshot(), o.store, o.layout, k.operand)
+	return k.onTier(ctx, func(o openedTier) error {
+		return inspect.Segment(ctx, k.out, o.metadata.Snapshot(), o.store, o.layout, k.operand)
+	})
 }
 
 func inspectMetadataTopic(ctx context.Context, k *inspection) error {
@@ -282,19 +257,16 @@ func inspectVerify(ctx context.Context, k *inspection) error {
 	if k.workers < 1 || k.workers > 64 {
 		return usage("--workers: %d is not from 1 to 64", k.workers)
 	}
-	o, err := k.tier(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	summary, err := inspect.Verify(ctx, k.out, inspect.VerifyConfig{
-		Metadata: o.metadata, Store: o.store, Layout: o.layout, Topic: k.operand, Deep: k.deep, Workers: k.workers, Progress: k.bytes,
+	return k.onTier(ctx, func(o openedTier) error {
+		summary, err := inspect.Verify(ctx, k.out, inspect.VerifyConfig{
+			Metadata: o.metadata, Store: o.store, Layout: o.layout, Topic: k.operand, Deep: k.deep, Workers: k.workers, Progress: k.bytes,
+		})
+		if err != nil {
+			return err
+		}
+		if summary.Problems > 0 {
+			return fmt.Errorf("%d problems", summary.Problems)
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if summary.Problems > 0 {
-		return fmt.Errorf("%d problems", summary.Problems)
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"coldtap/internal/config"
 	"coldtap/layout/native"
 	"coldtap/offload"
-	"coldtap/rangeio"
 
 	"github.com/spf13/cobra"
 )
@@ -94,11 +93,11 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 	if err := ownsTier(cfg); err != nil {
 		return offload.Report{}, err
 	}
-	backend, err := openStore(ctx, cfg, true)
+	store, end, err := openClient(ctx, cfg, true, log)
 	if err != nil {
-		return offload.Report{}, fmt.Errorf("store: %w", err)
+		return offload.Report{}, err
 	}
-	defer backend.Close()
+	defer end()
 	db, err := embedded.OpenWriter(ctx, cfg.Metadata.Embedded.Path)
 	if err != nil {
 		return offload.Report{}, fmt.Errorf("metadata: %w", err)
@@ -112,7 +111,7 @@ func offloadOnce(ctx context.Context, cfg config.Config, options offloadOptions,
 		SealActive:  options.sealActive,
 		Rate:        int64(cfg.Offload.Rate),
 		Catalog:     db,
-		Layout:      native.New(rangeio.NewClient(backend, rangeio.Config{Logger: log}), ""),
+		Layout:      native.New(store, ""),
 		Progress:    options.progress,
 		Logger:      log,
 	})

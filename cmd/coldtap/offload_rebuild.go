@@ -12,7 +12,6 @@ import (
 	"coldtap/inspect"
 	"coldtap/internal/config"
 	"coldtap/offload/rebuild"
-	"coldtap/rangeio"
 
 	"github.com/spf13/cobra"
 )
@@ -74,13 +73,13 @@ func rebuildOnce(ctx context.Context, cfg config.Config, cluster string, dry boo
 	if err := ownsTier(cfg); err != nil {
 		return nil, err
 	}
-	backend, err := openStore(ctx, cfg, false)
+	store, end, err := openClient(ctx, cfg, false, log)
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, err
 	}
-	defer backend.Close()
+	defer end()
 	contents, err := rebuild.Scan(ctx, rebuild.Config{
-		Store: rangeio.NewClient(backend, rangeio.Config{Logger: log}), Cluster: cluster,
+		Store: store, Cluster: cluster,
 		Progress: func(read, listed int) { shown.show("read %d of %d objects", read, listed) },
 	})
 	if err != nil || dry {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -35,6 +36,15 @@ func openStore(ctx context.Context, cfg config.Config, create bool) (rangeio.Bac
 		Bucket: s3.Bucket, Region: s3.Region, Endpoint: s3.Endpoint, Prefix: s3.Prefix, PathStyle: s3.PathStyle,
 		Checksums: s3.Checksums, Connections: cfg.Reader.Threads,
 	})
+}
+
+// openClient opens the configured store for one command; end closes it.
+func openClient(ctx context.Context, cfg config.Config, create bool, log *slog.Logger) (store *rangeio.Client, end func(), err error) {
+	backend, err := openStore(ctx, cfg, create)
+	if err != nil {
+		return nil, nil, fmt.Errorf("store: %w", err)
+	}
+	return rangeio.NewClient(backend, rangeio.Config{Logger: log}), func() { backend.Close() }, nil
 }
 
 func openAzure(ctx context.Context, cfg config.Config) (rangeio.Backend, error) {
