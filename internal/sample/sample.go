@@ -7,9 +7,11 @@ import (
 	"archive/zip"
 	"bytes"
 	_ "embed"
-	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 //go:embed logdir.zip
@@ -31,58 +33,35 @@ func Extract(dir string) error {
 		return err
 	}
 	defer root.Close()
-	return each(func(f *zip.File, open func() (io.ReadCloser, error)) error {
-		name := filepath.FromSlash(f.Name)
-		if parent := filepath.Dir(name); parent != "." {
-			if err := root.MkdirAll(parent, 0o755); err != nil {
-				return err
-			}
-		}
-		in, err := open()
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		out, err := root.Create(name)
-		if err != nil {
-			return err
-		}
-		if _, err := io.Copy(out, in); err != nil {
-			out.Close()
-			return err
-		}
-		return out.Close()
-	})
-}
-
-// Files gives every file of the sample by its path in the log directory, e.g. "txn-0/00000000000000000000.log".
-func Files() (map[string][]byte, error) {
-	files := make(map[string][]byte)
-	err := each(func(f *zip.File, open func() (io.ReadCloser, error)) error {
-		in, err := open()
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		b, err := io.ReadAll(in)
-		files[f.Name] = b
-		return err
-	})
-	return files, err
-}
-
-func each(fn func(*zip.File, func() (io.ReadCloser, error)) error) error {
-	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	files, err := Files()
 	if err != nil {
 		return err
 	}
-	for _, f := range z.File {
-		if f.FileInfo().IsDir() {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.FromSlash(name)
+		if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
 		}
-		if err := fn(f, f.Open); err != nil {
+		if err := root.WriteFile(path, files[name], 0o666); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Files gives every file of the sample by its path in the log directory, e.g. "txn-0/00000000000000000000.log".
+func Files() (map[string][]byte, error) {
+	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	err = fs.WalkDir(z, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files[name], err = fs.ReadFile(z, name)
+		return err
+	})
+	return files, err
 }

@@ -11,6 +11,13 @@ func TestExtractGivesEveryFile(t *testing.T) {
 	if err := Extract(dir); err != nil {
 		t.Fatal(err)
 	}
+	// A second time it writes over what is there.
+	if err := os.WriteFile(filepath.Join(dir, "meta.properties"), make([]byte, 1000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Extract(dir); err != nil {
+		t.Fatal(err)
+	}
 	files, err := Files()
 	if err != nil {
 		t.Fatal(err)
