@@ -36,11 +36,6 @@ func unpack(t *testing.T, f *clusterfixture.Fixture) (metadata recorded, store *
 	return metadata, rangeio.NewClient(backend, rangeio.Config{}), dir
 }
 
-type aivenLayout struct {
-	*aiven.Layout
-	*aiven.Scanner
-}
-
 func verifyLayout(t *testing.T, m recorded, store *rangeio.Client, l Layout, topic string) (findings []string, s Summary) {
 	t.Helper()
 	values, err := lines(t, func(o *Output) (err error) {
@@ -114,12 +109,12 @@ func TestVerifyAiven(t *testing.T) {
 			for id, pem := range set.Keys {
 				options.Keys = append(options.Keys, aiven.PrivateKey{ID: id, PEM: pem})
 			}
-			open := func() aivenLayout {
+			open := func() *aiven.Layout {
 				reader, err := aiven.New(store, options)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return aivenLayout{reader, aiven.NewScanner(reader)}
+				return reader
 			}
 			l := open()
 			present := make(map[string]bool) // the sets hold some of the topics that the metadata knows

@@ -196,7 +196,7 @@ func document(ctx context.Context, store *rangeio.Client, names layout.Names, se
 		}
 		d.Objects = append(d.Objects, row)
 	}
-	if _, ok := names.(nativeLayout); !ok || meta == "" {
+	if _, ok := names.(*native.Layout); !ok || meta == "" {
 		return d, nil
 	}
 	raw, _, _, err := store.ReadObject(ctx, meta, native.MaxMeta)

@@ -104,7 +104,7 @@ type seenObjects struct {
 type verification struct {
 	cfg     VerifyConfig
 	layout  Layout
-	native  *nativeLayout // nil for other layouts
+	native  *native.Layout // nil for other layouts
 	out     *Output
 	summary Summary
 
@@ -123,18 +123,6 @@ type listedObject struct {
 	size int64
 }
 
-// nativeLayout reads and names the objects of the native layout.
-type nativeLayout struct {
-	*native.Layout
-	*native.Scanner
-}
-
-// NativeLayout is the native layout at the root of a store.
-func NativeLayout(store *rangeio.Client) Layout {
-	l := native.New(store, "")
-	return nativeLayout{l, native.NewScanner(l)}
-}
-
 // Verify compares the metadata with the objects, both ways, shows each finding and at last the Summary. Problems are no
 // error: Summary.Problems counts them. Objects of copies and deletes that have begun and not ended are no problem.
 func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
@@ -142,15 +130,13 @@ func Verify(ctx context.Context, o *Output, cfg VerifyConfig) (Summary, error) {
 		cfg.Workers = 2
 	}
 	if cfg.Layout == nil {
-		cfg.Layout = NativeLayout(cfg.Store)
+		cfg.Layout = native.New(cfg.Store, "")
 	}
 	v := &verification{
 		cfg: cfg, layout: cfg.Layout, out: o, summary: Summary{Deep: cfg.Deep},
 		seen: make(map[segment.UUID]seenObjects), elsewhere: make(map[string]bool),
 	}
-	if l, ok := cfg.Layout.(nativeLayout); ok {
-		v.native = &l
-	}
+	v.native, _ = cfg.Layout.(*native.Layout)
 	before := cfg.Metadata.Snapshot()
 	beneath, only := "", segment.UUID{}
 	if cfg.Topic != "" {

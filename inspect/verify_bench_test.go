@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"coldtap/layout/native"
 	"coldtap/rangeio"
 	"coldtap/segment"
 	"coldtap/tier"
@@ -32,7 +33,7 @@ func BenchmarkDeep(b *testing.B) {
 	}
 	defer backend.Close()
 	store := rangeio.NewClient(backend, rangeio.Config{})
-	layout := NativeLayout(store).(nativeLayout)
+	layout := native.New(store, "")
 	seg := &tier.Segment{
 		ID: segment.UUID{1}, Partition: tier.PartitionID{Topic: segment.UUID{2}}, Topic: "t", State: tier.CopyFinished,
 		EndOffset: span*(size/int64(len(one.batch))) - 1, Epochs: []segment.EpochStart{{}}, Size: size,
@@ -44,7 +45,7 @@ func BenchmarkDeep(b *testing.B) {
 	var deep, bare time.Duration
 	for b.Loop() {
 		start := time.Now()
-		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: layout, native: &layout}, seg: seg, read: func(int64) {}}
+		c := &contentCheck{v: &verification{cfg: VerifyConfig{Store: store}, layout: layout, native: layout}, seg: seg, read: func(int64) {}}
 		if err := c.run(b.Context()); err != nil || len(c.findings) > 0 {
 			b.Fatal(err, c.findings)
 		}

@@ -271,7 +271,7 @@ func TestSegmentsAndSegment(t *testing.T) {
 	}
 	os.Remove(s.file(s.layout.LogKey(all[0])))
 	values, err = lines(t, func(o *Output) error {
-		return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), all[0].ID.String())
+		return Segment(t.Context(), o, snapshot, s.store, native.New(s.store, ""), all[0].ID.String())
 	})
 	if err != nil || len(values) != 1 {
 		t.Fatalf("%v %v", values, err)
@@ -282,7 +282,7 @@ func TestSegmentsAndSegment(t *testing.T) {
 		t.Errorf("%v", values[0])
 	}
 	text, err = table(t, func(o *Output) error {
-		return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), all[0].ID.String())
+		return Segment(t.Context(), o, snapshot, s.store, native.New(s.store, ""), all[0].ID.String())
 	})
 	if err != nil || !strings.Contains(text, "missing") || !strings.Contains(text, "log SHA-256") {
 		t.Errorf("%v\n%s", err, text)
@@ -294,7 +294,9 @@ func TestSegmentsAndSegment(t *testing.T) {
 		}
 	}
 	for what, kind := range map[string]Kind{"none": Misused, (segment.UUID{5}).String(): Unknown} {
-		_, err := lines(t, func(o *Output) error { return Segment(t.Context(), o, snapshot, s.store, NativeLayout(s.store), what) })
+		_, err := lines(t, func(o *Output) error {
+			return Segment(t.Context(), o, snapshot, s.store, native.New(s.store, ""), what)
+		})
 		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != kind {
 			t.Errorf("%s: %v", what, err)
 		}

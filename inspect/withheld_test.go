@@ -75,7 +75,7 @@ func TestVerifyOfAHealthyBucket(t *testing.T) {
 		}
 		var s Summary
 		values, err := lines(t, func(o *Output) (err error) {
-			s, err = Verify(t.Context(), o, VerifyConfig{Metadata: m, Store: store, Layout: aivenLayout{l, aiven.NewScanner(l)}})
+			s, err = Verify(t.Context(), o, VerifyConfig{Metadata: m, Store: store, Layout: l})
 			return err
 		})
 		if err != nil || s.Problems > 0 || s.Foreign != 1 || s.Segments != 2 {

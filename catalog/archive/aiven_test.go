@@ -36,7 +36,7 @@ func aivenBucket(t testing.TB, o aiven.Options) (*bucket, *aiven.Layout) {
 		if l, err = aiven.New(c, o); err != nil {
 			t.Fatal(err)
 		}
-		return aiven.NewScanner(l)
+		return l
 	})
 	return b, l
 }

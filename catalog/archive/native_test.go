@@ -43,7 +43,7 @@ func emptyNative() (*bucket, *native.Layout) {
 	var l *native.Layout
 	b := newBucket(func(c *rangeio.Client) layout.Manifests {
 		l = native.New(c, "")
-		return native.NewScanner(l)
+		return l
 	})
 	return b, l
 }
@@ -281,7 +281,7 @@ func TestFileStore(t *testing.T) {
 	}
 	defer backend.Close()
 	client := rangeio.NewClient(backend, rangeio.Config{})
-	b := &bucket{store: client, layout: native.NewScanner(native.New(client, ""))}
+	b := &bucket{store: client, layout: native.New(client, "")}
 	a := b.open(t, Options{})
 	if n := a.Snapshot().Segments(); n != view.Segments() {
 		t.Errorf("%d segments, want %d", n, view.Segments())

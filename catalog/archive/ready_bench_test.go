@@ -98,7 +98,7 @@ func BenchmarkReadyFromSnapshot(b *testing.B) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		began := cpu()
-		a, err := Open(b.Context(), Options{Store: store, Layout: aiven.NewScanner(l), Snapshot: path})
+		a, err := Open(b.Context(), Options{Store: store, Layout: l, Snapshot: path})
 		if err != nil {
 			b.Fatal(err)
 		}

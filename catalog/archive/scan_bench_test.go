@@ -52,7 +52,7 @@ func BenchmarkFirstListing(b *testing.B) {
 	for _, warm := range []bool{false, true} {
 		b.Run(fmt.Sprintf("snapshot=%t", warm), func(b *testing.B) {
 			list := func() {
-				o := Options{Store: far, Layout: aiven.NewScanner(l)}
+				o := Options{Store: far, Layout: l}
 				if warm {
 					o.Snapshot = snapshot
 				}

@@ -12,16 +12,11 @@ import (
 	"coldtap/internal/readlimit"
 	"coldtap/layout/aiven"
 	"coldtap/layout/local"
+	"coldtap/layout/native"
 	"coldtap/rangeio"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// aivenObjects reads and names the objects of Aiven's plugin.
-type aivenObjects struct {
-	*aiven.Layout
-	*aiven.Scanner
-}
 
 // openLayout makes the configured layout over a store. memory bounds what the layout holds while it opens stored
 // chunks; 0 is its default.
@@ -32,11 +27,11 @@ func openLayout(cfg config.Config, store *rangeio.Client, memory int64, registry
 		if err != nil {
 			return nil, err
 		}
-		return aivenObjects{l, aiven.NewScanner(l)}, nil
+		return l, nil
 	case "local":
 		return local.New(store, localPrefix(cfg)), nil
 	}
-	return inspect.NativeLayout(store), nil
+	return native.New(store, ""), nil
 }
 
 // localFolder is what LocalTieredStorage makes within the folder that it is given (rsm.config.dir).

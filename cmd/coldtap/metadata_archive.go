@@ -9,7 +9,6 @@ import (
 	"coldtap/catalog/archive"
 	"coldtap/internal/config"
 	"coldtap/layout"
-	"coldtap/layout/aiven"
 	"coldtap/layout/native"
 	"coldtap/rangeio"
 
@@ -49,13 +48,13 @@ func openArchive(ctx context.Context, cfg config.Config, o metadataOptions) (met
 func openScanner(cfg config.Config, store *rangeio.Client) (layout.Manifests, string, error) {
 	identity := store.String() + " " + cfg.Layout.Kind
 	if cfg.Layout.Kind != "aiven" {
-		return native.NewScanner(native.New(store, "")), identity, nil
+		return native.New(store, ""), identity, nil
 	}
 	l, err := openAiven(cfg, store, 0, prometheus.Registerer(nil))
 	if err != nil {
 		return nil, "", err
 	}
-	return aiven.NewScanner(l), identity + " " + strings.Join(cfg.Layout.Aiven.Prefixes(), "\x00"), nil
+	return l, identity + " " + strings.Join(cfg.Layout.Aiven.Prefixes(), "\x00"), nil
 }
 
 // Status is empty: a bucket's manifests are as current as the last listing, which metadata.archive.refresh decides.

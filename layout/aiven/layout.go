@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"coldtap/internal/budget"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -51,17 +52,25 @@ const (
 	maxPrefixes           = 16
 )
 
-// Layout implements layout.Reader. All methods may be called concurrently. It has no goroutines of its own.
+// Layout implements layout.Reader, layout.Manifests and layout.Names. All methods may be called concurrently. It has no
+// goroutines of its own.
 type Layout struct {
-	store      store
-	prefixes   []string
-	keys       *keys
-	manifests  *manifestCache
-	geometries geometries
-	space      *workspace
-	opener     *opener
-	metrics    *metrics
+	store        store
+	prefixes     []string // the present one first
+	longestFirst []string // the prefixes, for cutting keys: "ts" is a beginning of "ts-old"
+	keys         *keys
+	manifests    *manifestCache
+	geometries   geometries
+	space        *workspace
+	memory       *budget.Budget // of manifests that are read without metadata
+	opener       *opener
+	metrics      *metrics
 }
+
+var (
+	_ layout.Manifests = (*Layout)(nil)
+	_ layout.Names     = (*Layout)(nil)
+)
 
 // New makes a layout over a store. It fails when a private key cannot be used.
 func New(client *rangeio.Client, o Options) (*Layout, error) { return newLayout(client, o) }
@@ -89,7 +98,11 @@ func newLayout(s store, o Options) (*Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Layout{store: s, prefixes: o.Prefixes, space: newWorkspace(o.Memory), keys: newKeys(ring, o.Reload)}
+	l := &Layout{
+		store: s, prefixes: o.Prefixes, longestFirst: slices.Clone(o.Prefixes), space: newWorkspace(o.Memory),
+		memory: budget.New(scanMemory), keys: newKeys(ring, o.Reload),
+	}
+	slices.SortStableFunc(l.longestFirst, func(a, b string) int { return len(b) - len(a) })
 	if l.opener, err = newOpener(o.Parallel); err != nil {
 		return nil, err
 	}

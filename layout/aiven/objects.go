@@ -8,11 +8,11 @@ import (
 
 // Objects lists the three objects of a segment with the keys that they may have, the likeliest first. The log's size is
 // not the metadata's: stored chunks may be compressed or sealed.
-func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
+func (l *Layout) Objects(seg *tier.Segment) []layout.Object {
 	if checkSegment(seg) != nil {
 		return nil
 	}
-	candidates := stems(seg, "", s.layout.prefixesOf(seg))
+	candidates := stems(seg, "", l.prefixesOf(seg))
 	object := func(suffix string, part layout.Part) layout.Object {
 		o := layout.Object{Key: candidates[0] + suffix, Part: part, Size: -1}
 		for _, stem := range candidates[1:] {
@@ -26,6 +26,6 @@ func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
 }
 
 // TopicPrefix is "<topic>-<id>/".
-func (s *Scanner) TopicPrefix(name string, id segment.UUID) string {
+func (l *Layout) TopicPrefix(name string, id segment.UUID) string {
 	return name + "-" + id.String() + "/"
 }

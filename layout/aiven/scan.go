@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"coldtap/internal/budget"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -24,41 +23,21 @@ const (
 	maxCheckpoint = 32 * maxEpochs
 )
 
-// Scanner implements layout.Manifests: it finds the plugin's segments without metadata of a broker. Segments of before
-// September 2023 are not found: their manifests don't say what they describe.
-type Scanner struct {
-	layout   *Layout
-	prefixes []string // the longest first: "ts" is a beginning of "ts-old"
-	memory   *budget.Budget
-}
-
-var (
-	_ layout.Manifests = (*Scanner)(nil)
-	_ layout.Names     = (*Scanner)(nil)
-)
-
-// NewScanner scans under the prefixes of l, and opens sealed checkpoints with its keys.
-func NewScanner(l *Layout) *Scanner {
-	s := &Scanner{layout: l, prefixes: slices.Clone(l.prefixes), memory: budget.New(scanMemory)}
-	slices.SortStableFunc(s.prefixes, func(a, b string) int { return len(b) - len(a) })
-	return s
-}
-
 // Prefixes leaves out prefixes that begin with another one, whose listing holds their objects too.
-func (s *Scanner) Prefixes() []string { return s.roots("") }
+func (l *Layout) Prefixes() []string { return l.roots("") }
 
 // PartitionPrefixes are the partition's folders, one under each of the prefixes.
-func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string {
+func (l *Layout) PartitionPrefixes(topic string, id tier.PartitionID) []string {
 	if !segment.LegalTopic(topic) || id.Topic.IsZero() || id.Partition < 0 {
 		return nil
 	}
-	return s.roots(folder(topic, id))
+	return l.roots(folder(topic, id))
 }
 
 // roots puts each of the prefixes before a folder, and leaves out results that begin with another one.
-func (s *Scanner) roots(folder string) []string {
+func (l *Layout) roots(folder string) []string {
 	var roots []string
-	for _, p := range slices.Backward(s.prefixes) {
+	for _, p := range slices.Backward(l.longestFirst) {
 		if !slices.ContainsFunc(roots, func(r string) bool { return strings.HasPrefix(p+folder, r) }) {
 			roots = append(roots, p+folder)
 		}
@@ -67,8 +46,8 @@ func (s *Scanner) roots(folder string) []string {
 }
 
 // Classify cuts the key at the longest prefix that leaves one of the plugin's.
-func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
-	for _, prefix := range s.prefixes {
+func (l *Layout) Classify(key string) (layout.Part, layout.Name) {
+	for _, prefix := range l.longestFirst {
 		k, err := ParseKey(key, prefix)
 		if err != nil {
 			continue
@@ -84,8 +63,9 @@ func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
 	return layout.ForeignPart, layout.Name{}
 }
 
-// ReadManifest reads a .rsm-manifest with one GET.
-func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
+// ReadManifest reads a .rsm-manifest with one GET. Those of before September 2023 are layout.ErrUndescribed: they don't
+// say what they describe.
+func (l *Layout) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
 	fault := func(cost readcost.Cost, err error) (*layout.Description, readcost.Cost, error) {
 		return nil, cost, &layout.Error{Object: o.Key, Err: err}
 	}
@@ -93,11 +73,11 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 		return fault(readcost.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, MaxManifest))
 	}
 	weight := scanFactor * max(o.Size, 1)
-	if err := s.memory.Acquire(ctx, weight); err != nil {
+	if err := l.memory.Acquire(ctx, weight); err != nil {
 		return nil, readcost.Cost{}, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: o.Key, Err: err}
 	}
-	defer s.memory.Release(weight)
-	raw, _, cost, err := s.layout.store.ReadObject(ctx, o.Key, max(o.Size, 1))
+	defer l.memory.Release(weight)
+	raw, _, cost, err := l.store.ReadObject(ctx, o.Key, max(o.Size, 1))
 	if err != nil {
 		return nil, cost, err
 	}
@@ -110,7 +90,7 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 	case m.Segment == nil:
 		return fault(cost, layout.ErrUndescribed)
 	}
-	if !slices.ContainsFunc(s.prefixes, func(p string) bool { return p+mainPath(m.Segment)+SuffixManifest == o.Key }) {
+	if !slices.ContainsFunc(l.longestFirst, func(p string) bool { return p+mainPath(m.Segment)+SuffixManifest == o.Key }) {
 		return fault(cost, fmt.Errorf("%w: that is %s%s", layout.ErrMisplaced, mainPath(m.Segment), SuffixManifest))
 	}
 	d := &layout.Description{Segment: *m.Segment, LogSize: m.StoredSize, FilesSize: m.indexSize()}
@@ -122,16 +102,16 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 
 // ReadCheckpoint reads the manifest, which the segment's first reader needs as well, and of the small files nothing but
 // the checkpoint: the indexes beside it can have megabytes. Its first entry is the log start.
-func (s *Scanner) ReadCheckpoint(
+func (l *Layout) ReadCheckpoint(
 	ctx context.Context, seg *tier.Segment, _ int64) (*layout.Checkpoint, readcost.Cost, error) {
 	if err := checkSegment(seg); err != nil {
 		return nil, readcost.Cost{}, err
 	}
-	m, sum, err := s.layout.manifest(ctx, seg)
+	m, sum, err := l.manifest(ctx, seg)
 	if err != nil {
 		return nil, sum, err
 	}
-	stored, at, err := s.readStoredCheckpoint(ctx, seg, m, &sum)
+	stored, at, err := l.readStoredCheckpoint(ctx, seg, m, &sum)
 	if err != nil {
 		return nil, sum, err
 	}
@@ -150,7 +130,7 @@ func (s *Scanner) ReadCheckpoint(
 }
 
 // readStoredCheckpoint gives the checkpoint's stored bytes, and the key of the object that holds them.
-func (s *Scanner) readStoredCheckpoint(
+func (l *Layout) readStoredCheckpoint(
 	ctx context.Context, seg *tier.Segment, m *manifestEntry, sum *readcost.Cost) (stored []byte, key string, err error) {
 	epochs, suffix := m.files[fileEpochs], SuffixIndexes
 	if m.separate {
@@ -159,14 +139,14 @@ func (s *Scanner) readStoredCheckpoint(
 		return nil, "", &layout.Error{Object: m.lastStem() + SuffixManifest,
 			Err: fmt.Errorf("a leader-epoch checkpoint of %d bytes", epochs.size)}
 	}
-	err = tryStems(stems(seg, m.lastStem(), s.layout.prefixesOf(seg)), func(stem string) (err error) {
+	err = tryStems(stems(seg, m.lastStem(), l.prefixesOf(seg)), func(stem string) (err error) {
 		var cost readcost.Cost
 		key = stem + suffix
 		if m.separate {
-			stored, _, cost, err = s.layout.store.ReadObject(ctx, key, maxCheckpoint)
+			stored, _, cost, err = l.store.ReadObject(ctx, key, maxCheckpoint)
 		} else {
 			stored = make([]byte, epochs.size)
-			_, cost, err = s.layout.store.ReadRange(ctx, key, stored, epochs.position, "", m.indexSize())
+			_, cost, err = l.store.ReadRange(ctx, key, stored, epochs.position, "", m.indexSize())
 		}
 		sum.Add(cost)
 		return err
@@ -175,6 +155,6 @@ func (s *Scanner) readStoredCheckpoint(
 }
 
 // ReadStart is for other layouts: the plugin has no such objects.
-func (s *Scanner) ReadStart(_ context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
+func (l *Layout) ReadStart(_ context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
 	return nil, readcost.Cost{}, &layout.Error{Object: o.Key, Err: errors.New("no object of the plugin")}
 }

@@ -23,11 +23,11 @@ func (s *stand) listed(t *testing.T, key string) rangeio.Object {
 	return rangeio.Object{Key: key, Size: int64(len(b))}
 }
 
-func TestScannerOnRealSets(t *testing.T) {
+func TestScanOnRealSets(t *testing.T) {
 	sets := openSets(t)
 	for _, set := range realSets {
 		s := loadSet(t, sets, set.name, set.prefix, Options{})
-		scan := NewScanner(s.Layout)
+		scan := s.Layout
 		if got := scan.Prefixes(); !slices.Equal(got, []string{set.prefix}) {
 			t.Errorf("prefixes %q", got)
 		}
@@ -77,9 +77,9 @@ func TestScannerOnRealSets(t *testing.T) {
 	}
 }
 
-func TestScannerPrefixes(t *testing.T) {
+func TestScanPrefixes(t *testing.T) {
 	s := newStand(t, Options{Prefixes: []string{"ts/new-", "ts", "old/", "old/er"}})
-	scan := NewScanner(s.Layout)
+	scan := s.Layout
 	if got := scan.Prefixes(); !slices.Equal(got, []string{"old/", "ts"}) && !slices.Equal(got, []string{"ts", "old/"}) {
 		t.Errorf("prefixes %q", got)
 	}
@@ -97,7 +97,7 @@ func TestScannerPrefixes(t *testing.T) {
 	}
 }
 
-func TestScannerRefusals(t *testing.T) {
+func TestScanRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(object, *tier.Segment)
 		is    error
@@ -121,13 +121,13 @@ func TestScannerRefusals(t *testing.T) {
 		}
 		key := mainPath(seg) + SuffixManifest
 		s.Set(key, raw)
-		_, _, err = NewScanner(s.Layout).ReadManifest(t.Context(), s.listed(t, key))
+		_, _, err = s.Layout.ReadManifest(t.Context(), s.listed(t, key))
 		if e, ok := errors.AsType[*layout.Error](err); !ok || e.Object != key || !errors.Is(err, tt.is) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s := newStand(t, Options{})
-	scan := NewScanner(s.Layout)
+	scan := s.Layout
 	if _, _, err := scan.ReadManifest(t.Context(), rangeio.Object{Key: "x", Size: MaxManifest + 1}); !isContentError(err) {
 		t.Error(err)
 	}
@@ -139,11 +139,11 @@ func TestScannerRefusals(t *testing.T) {
 	}
 }
 
-func TestScannerCheckpointThatFailsAuthentication(t *testing.T) {
+func TestScanCheckpointThatFailsAuthentication(t *testing.T) {
 	s := newStand(t, Options{Keys: testKeys(t)})
 	seg := testSegment(100)
 	(&writer{chunk: 1000, keyID: "k1", key: testKey()}).put(s.Memory, seg, testLog(100), testFiles())
-	scan := NewScanner(s.Layout)
+	scan := s.Layout
 	if c, _, err := scan.ReadCheckpoint(t.Context(), seg, 0); err != nil || c.Start != 1234 {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -176,7 +176,7 @@ func TestPartitionPrefixes(t *testing.T) {
 		{[]string{"", folder}, []string{folder}},                                 // one folder in the other
 	} {
 		s := newStand(t, Options{Prefixes: tt.prefixes})
-		scan := NewScanner(s.Layout)
+		scan := s.Layout
 		got := scan.PartitionPrefixes("lat", id)
 		slices.Sort(got)
 		slices.Sort(tt.want)
@@ -184,7 +184,7 @@ func TestPartitionPrefixes(t *testing.T) {
 			t.Errorf("%q: %q, want %q", tt.prefixes, got, tt.want)
 		}
 	}
-	scan := NewScanner(newStand(t, Options{}).Layout)
+	scan := newStand(t, Options{}).Layout
 	for _, bad := range []struct {
 		topic string
 		id    tier.PartitionID

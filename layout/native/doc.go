@@ -20,7 +20,7 @@
 //     it should belong to. With a damaged index reads are slower, with a damaged transaction index read_committed
 //     fails, and with a damaged manifest the segment cannot be read.
 //
-// Layout reads and writes the objects of segments that the metadata knows. Scanner finds segments in a listing: for a
+// Layout reads and writes the objects of segments that the metadata knows, and finds segments in a listing: for a
 // catalog that has no other metadata, for a rebuild of the metadata, and for inspection.
 //
 // Non-goals: caching, deciding which segments exist, bounding how many reads run.

@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 
+	"coldtap/internal/budget"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -20,20 +21,26 @@ type store interface {
 	List(ctx context.Context, prefix string, fn func(rangeio.Object) error) error
 }
 
-// Layout implements layout.Reader and writes segments. All methods may be called concurrently, but one segment must not
-// be written and deleted, or written twice, at the same time.
+// Layout implements layout.Reader, layout.Manifests and layout.Names, and writes segments. All methods may be called
+// concurrently, but one segment must not be written and deleted, or written twice, at the same time.
 type Layout struct {
 	store    store
 	prefix   string
 	versions *layout.Versions
+	memory   *budget.Budget // of manifests that are read without metadata
 }
+
+var (
+	_ layout.Manifests = (*Layout)(nil)
+	_ layout.Names     = (*Layout)(nil)
+)
 
 // New makes a layout over a store. prefix is put in front of every key, byte for byte (an S3 backend has its own prefix
 // besides; usually "").
 func New(client *rangeio.Client, prefix string) *Layout { return newLayout(client, prefix) }
 
 func newLayout(s store, prefix string) *Layout {
-	return &Layout{store: s, prefix: prefix, versions: layout.NewVersions()}
+	return &Layout{store: s, prefix: prefix, versions: layout.NewVersions(), memory: budget.New(scanMemory)}
 }
 
 // ChunkSize is the largest power-of-two multiple of 4 KiB that is at most max, or max itself below 4 KiB: any range of

@@ -256,10 +256,9 @@ func TestReadFilesOfAnotherSegment(t *testing.T) {
 func TestStart(t *testing.T) {
 	store := newMemoryStore()
 	l := newTestLayout(store, "p/")
-	scan := NewScanner(l)
 	id := tier.PartitionID{Topic: segment.UUID{1}, Partition: 3}
 	read := func(id tier.PartitionID) (*layout.Start, error) {
-		start, _, err := scan.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("topic", id)})
+		start, _, err := l.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("topic", id)})
 		return start, err
 	}
 	if start, err := read(id); !rangeio.IsKind(err, rangeio.NotFound) {

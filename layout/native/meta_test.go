@@ -310,7 +310,7 @@ func TestLargestObject(t *testing.T) {
 	s := newMemoryStore()
 	l := newTestLayout(s, "")
 	s.write(l.MetaKey(seg), raw)
-	if _, _, err := NewScanner(l).ReadManifest(t.Context(), rangeio.Object{Key: l.MetaKey(seg), Size: MaxMeta}); err != nil {
+	if _, _, err := l.ReadManifest(t.Context(), rangeio.Object{Key: l.MetaKey(seg), Size: MaxMeta}); err != nil {
 		t.Error(err)
 	}
 	files.Snapshot = append(files.Snapshot, 0)

@@ -7,8 +7,8 @@ import (
 )
 
 // Objects lists the two objects of a segment.
-func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
-	log, meta := s.layout.LogKey(seg), s.layout.MetaKey(seg)
+func (l *Layout) Objects(seg *tier.Segment) []layout.Object {
+	log, meta := l.LogKey(seg), l.MetaKey(seg)
 	if log == "" {
 		return nil
 	}
@@ -19,6 +19,6 @@ func (s *Scanner) Objects(seg *tier.Segment) []layout.Object {
 }
 
 // TopicPrefix is "<topic>-<id>/".
-func (s *Scanner) TopicPrefix(name string, id segment.UUID) string {
+func (l *Layout) TopicPrefix(name string, id segment.UUID) string {
 	return name + "-" + id.String() + "/"
 }

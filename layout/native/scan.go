@@ -8,7 +8,6 @@ import (
 	"path"
 	"strings"
 
-	"coldtap/internal/budget"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/rangeio"
@@ -28,39 +27,25 @@ const (
 	maxClusterID  = 256            // bytes; Kafka's have 22
 )
 
-// Scanner implements layout.Manifests: it finds segments in listings, without metadata.
-type Scanner struct {
-	layout *Layout
-	memory *budget.Budget
-}
-
-var (
-	_ layout.Manifests = (*Scanner)(nil)
-	_ layout.Names     = (*Scanner)(nil)
-)
-
-// NewScanner scans where l writes.
-func NewScanner(l *Layout) *Scanner { return &Scanner{layout: l, memory: budget.New(scanMemory)} }
-
-func (s *Scanner) Prefixes() []string { return []string{s.layout.prefix} }
+func (l *Layout) Prefixes() []string { return []string{l.prefix} }
 
 // PartitionPrefixes is the partition's folder.
-func (s *Scanner) PartitionPrefixes(topic string, id tier.PartitionID) []string {
+func (l *Layout) PartitionPrefixes(topic string, id tier.PartitionID) []string {
 	if checkPartition(topic, id) != nil {
 		return nil
 	}
-	return []string{s.layout.folder(topic, id)}
+	return []string{l.folder(topic, id)}
 }
 
 // Classify reads "<topic>-<id>/<partition>/<20 digits>-<id>.log", ".meta", or "start" in place of the last.
-func (s *Scanner) Classify(key string) (layout.Part, layout.Name) {
-	rest, ok := strings.CutPrefix(key, s.layout.prefix)
+func (l *Layout) Classify(key string) (layout.Part, layout.Name) {
+	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
 		return layout.ForeignPart, layout.Name{}
 	}
 	folder, file := path.Split(rest)
 	topic, number, _ := strings.Cut(folder, "/")
-	n := layout.Name{Prefix: s.layout.prefix}
+	n := layout.Name{Prefix: l.prefix}
 	if n.Topic, n.Partition, ok = parseFolder(topic, strings.TrimSuffix(number, "/")); !ok {
 		return layout.ForeignPart, layout.Name{}
 	}
@@ -84,9 +69,9 @@ func PartOf(key string) layout.Part {
 
 // ReadManifest reads the head of a .meta with one GET, and a second one when its list of aborted transactions is long.
 // The small files behind it are left where they are.
-func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
+func (l *Layout) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.Description, readcost.Cost, error) {
 	var sum readcost.Cost
-	head, release, err := s.readHead(ctx, o.Key, o.Size, &sum)
+	head, release, err := l.readHead(ctx, o.Key, o.Size, &sum)
 	if err != nil {
 		return nil, sum, err
 	}
@@ -107,7 +92,7 @@ func (s *Scanner) ReadManifest(ctx context.Context, o rangeio.Object) (*layout.D
 	if len(m.ClusterID) > maxClusterID {
 		return nil, sum, head.fault(fmt.Errorf("a cluster id of %d bytes", len(m.ClusterID)))
 	}
-	if own := s.layout.MetaKey(&seg); own != o.Key {
+	if own := l.MetaKey(&seg); own != o.Key {
 		return nil, sum, head.fault(fmt.Errorf("%w: it belongs under %s", layout.ErrMisplaced, own))
 	}
 	return &layout.Description{Segment: seg, ClusterID: m.ClusterID, LogSize: seg.Size}, sum, nil
@@ -125,14 +110,14 @@ func (h *metaHead) fault(err error) error { return &layout.Error{Object: h.key, 
 
 // readHead reads as much as the manifest takes, of an object of so many bytes. release is called when nothing of it is
 // needed any more.
-func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *readcost.Cost) (h *metaHead, release func(), err error) {
+func (l *Layout) readHead(ctx context.Context, key string, size int64, sum *readcost.Cost) (h *metaHead, release func(), err error) {
 	h, release = &metaHead{key: key}, func() {}
 	if size > MaxMeta || size < frameHeader {
 		return nil, nil, h.fault(fmt.Errorf("%d bytes: at least %d belong to it, at most %d are allowed", size, frameHeader, MaxMeta))
 	}
 	raw := make([]byte, min(size, scanHead))
 	var cost readcost.Cost
-	h.info, cost, err = s.layout.store.ReadRange(ctx, key, raw, 0, "", size)
+	h.info, cost, err = l.store.ReadRange(ctx, key, raw, 0, "", size)
 	sum.Add(cost)
 	if err != nil {
 		return nil, nil, err
@@ -149,27 +134,27 @@ func (s *Scanner) readHead(ctx context.Context, key string, size int64, sum *rea
 		return h, release, nil
 	}
 	weight := scanFactor * end
-	if err := s.memory.Acquire(ctx, weight); err != nil {
+	if err := l.memory.Acquire(ctx, weight); err != nil {
 		return nil, nil, &rangeio.Error{Kind: rangeio.Canceled, Op: "get", Key: key, Err: err}
 	}
 	h.frame = append(make([]byte, 0, end), raw...)[:end]
-	_, cost, err = s.layout.store.ReadRange(ctx, key, h.frame[len(raw):], int64(len(raw)), h.info.ETag, size)
+	_, cost, err = l.store.ReadRange(ctx, key, h.frame[len(raw):], int64(len(raw)), h.info.ETag, size)
 	sum.Add(cost)
 	if err != nil {
-		s.memory.Release(weight)
+		l.memory.Release(weight)
 		return nil, nil, err
 	}
-	return h, func() { s.memory.Release(weight) }, nil
+	return h, func() { l.memory.Release(weight) }, nil
 }
 
 // ReadCheckpoint reads the manifest again, and the checkpoint if it did not come with it. It gives no start: the tier's
 // start is in the start object, and the broker's log start may lie above it.
-func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, readcost.Cost, error) {
+func (l *Layout) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size int64) (*layout.Checkpoint, readcost.Cost, error) {
 	var sum readcost.Cost
 	if err := checkSegment(seg); err != nil {
 		return nil, sum, err
 	}
-	head, release, err := s.readHead(ctx, s.layout.MetaKey(seg), size, &sum)
+	head, release, err := l.readHead(ctx, l.MetaKey(seg), size, &sum)
 	if err != nil {
 		return nil, sum, err
 	}
@@ -194,7 +179,7 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size in
 		return nil, sum, head.fault(fmt.Errorf("cut off in or before the leader-epoch checkpoint, at byte %d", size))
 	default:
 		raw = make([]byte, packed.Size)
-		_, cost, err := s.layout.store.ReadRange(ctx, head.key, raw, at, head.info.ETag, head.info.Size)
+		_, cost, err := l.store.ReadRange(ctx, head.key, raw, at, head.info.ETag, head.info.Size)
 		sum.Add(cost)
 		if err != nil {
 			return nil, sum, err
@@ -214,14 +199,14 @@ func (s *Scanner) ReadCheckpoint(ctx context.Context, seg *tier.Segment, size in
 }
 
 // ReadStart reads a start object, which must be the partition's whose key it has.
-func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
+func (l *Layout) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Start, readcost.Cost, error) {
 	fault := func(sum readcost.Cost, err error) (*layout.Start, readcost.Cost, error) {
 		return nil, sum, &layout.Error{Object: o.Key, Err: err}
 	}
 	if o.Size > maxStart {
 		return fault(readcost.Cost{}, fmt.Errorf("%d bytes, at most %d are allowed", o.Size, maxStart))
 	}
-	raw, _, sum, err := s.layout.store.ReadObject(ctx, o.Key, maxStart)
+	raw, _, sum, err := l.store.ReadObject(ctx, o.Key, maxStart)
 	if err != nil {
 		return nil, sum, err
 	}
@@ -232,7 +217,7 @@ func (s *Scanner) ReadStart(ctx context.Context, o rangeio.Object) (*layout.Star
 	case len(start.ClusterID) > maxClusterID:
 		return fault(sum, fmt.Errorf("a cluster id of %d bytes", len(start.ClusterID)))
 	}
-	if own := s.layout.StartKey(start.Topic, start.id()); own != o.Key {
+	if own := l.StartKey(start.Topic, start.id()); own != o.Key {
 		return fault(sum, fmt.Errorf("%w: it belongs under %s", layout.ErrMisplaced, own))
 	}
 	return &layout.Start{ClusterID: start.ClusterID, Offset: start.Offset}, sum, nil

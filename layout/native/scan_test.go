@@ -14,8 +14,8 @@ import (
 	"coldtap/tier"
 )
 
-// scanned is a segment in a store, and a scanner of it.
-func scanned(t *testing.T, prefix string, change func(*Manifest, *segment.Files)) (*memoryStore, *Scanner, rangeio.Object) {
+// scanned is a segment in a store, and a layout over it.
+func scanned(t *testing.T, prefix string, change func(*Manifest, *segment.Files)) (*memoryStore, *Layout, rangeio.Object) {
 	t.Helper()
 	seg, log, files := realSegment(t)
 	s := newMemoryStore()
@@ -30,10 +30,10 @@ func scanned(t *testing.T, prefix string, change func(*Manifest, *segment.Files)
 	}
 	key := l.MetaKey(seg)
 	s.write(key, raw)
-	return s, NewScanner(l), rangeio.Object{Key: key, Size: int64(len(raw))}
+	return s, l, rangeio.Object{Key: key, Size: int64(len(raw))}
 }
 
-func TestScannerReadsTheHeadOnly(t *testing.T) {
+func TestScanReadsTheHeadOnly(t *testing.T) {
 	big := bytes.Repeat([]byte{1}, 8<<20)
 	many := func(n int) func(*Manifest, *segment.Files) {
 		return func(_ *Manifest, f *segment.Files) {
@@ -84,7 +84,7 @@ func TestScannerReadsTheHeadOnly(t *testing.T) {
 	}
 }
 
-func TestScannerRefusals(t *testing.T) {
+func TestScanRefusals(t *testing.T) {
 	set := func(at int, v byte) func([]byte) []byte {
 		return func(b []byte) []byte { b[at] = v; return b }
 	}
@@ -130,7 +130,7 @@ func TestScannerRefusals(t *testing.T) {
 	}
 }
 
-func TestScannerClassifies(t *testing.T) {
+func TestScanClassifies(t *testing.T) {
 	_, scan, o := scanned(t, "pre/", nil)
 	stem := strings.TrimSuffix(o.Key, ".meta")
 	folder := stem[:strings.LastIndex(stem, "/")+1]
@@ -158,13 +158,12 @@ func TestScannerClassifies(t *testing.T) {
 
 func FuzzClassify(f *testing.F) {
 	l := newTestLayout(newMemoryStore(), "pre/")
-	scan := NewScanner(l)
 	seg, _, _ := realSegment(f)
 	f.Add(l.LogKey(seg))
 	f.Add(l.MetaKey(seg))
 	f.Add(l.StartKey(seg.Topic, seg.Partition))
 	f.Fuzz(func(t *testing.T, key string) {
-		part, name := scan.Classify(key)
+		part, name := l.Classify(key)
 		own := *seg
 		own.Topic, own.Partition, own.BaseOffset, own.ID, own.EndOffset = name.Topic, name.Partition, name.BaseOffset, name.ID, name.BaseOffset
 		made := map[layout.Part]string{layout.LogPart: l.LogKey(&own), layout.ManifestPart: l.MetaKey(&own), layout.StartPart: l.StartKey(name.Topic, name.Partition)}
@@ -276,7 +275,7 @@ func TestCheckpointBeyondTheObject(t *testing.T) {
 	}
 }
 
-func TestScannerAtTheEdge(t *testing.T) {
+func TestScanAtTheEdge(t *testing.T) {
 	_, scan, o := scanned(t, "", func(m *Manifest, _ *segment.Files) { m.ClusterID = strings.Repeat("x", maxClusterID) })
 	if _, _, err := scan.ReadManifest(t.Context(), o); err != nil {
 		t.Errorf("the longest cluster id: %v", err)
@@ -303,8 +302,8 @@ func TestScannerAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestScannerCountsMemory: a long manifest is counted four times while it is read.
-func TestScannerCountsMemory(t *testing.T) {
+// TestScanCountsMemory: a long manifest is counted four times while it is read.
+func TestScanCountsMemory(t *testing.T) {
 	_, scan, o := scanned(t, "", func(_ *Manifest, f *segment.Files) {
 		f.Aborted = nil
 		for i := range int64(10_000) {
@@ -312,7 +311,7 @@ func TestScannerCountsMemory(t *testing.T) {
 		}
 	})
 	var inUse []int64
-	scan.layout.store = &raceStore{store: scan.layout.store, between: func() { inUse = append(inUse, scan.memory.InUse()) }}
+	scan.store = &raceStore{store: scan.store, between: func() { inUse = append(inUse, scan.memory.InUse()) }}
 	if _, _, err := scan.ReadManifest(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +323,6 @@ func TestScannerCountsMemory(t *testing.T) {
 func TestStartsAtTheEdge(t *testing.T) {
 	store := newMemoryStore()
 	l := newTestLayout(store, "")
-	scan := NewScanner(l)
 	id := tier.PartitionID{Topic: segment.UUID{1}}
 	for _, tt := range []struct {
 		idLength int
@@ -334,7 +332,7 @@ func TestStartsAtTheEdge(t *testing.T) {
 		if err := l.PutStart(t.Context(), &Start{ClusterID: strings.Repeat("x", tt.idLength), Topic: "t", TopicID: id.Topic}); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := scan.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("t", id), Size: tt.size})
+		_, _, err := l.ReadStart(t.Context(), rangeio.Object{Key: l.StartKey("t", id), Size: tt.size})
 		if _, fault := errors.AsType[*layout.Error](err); fault == tt.ok || !fault && err != nil {
 			t.Errorf("%+v: %v", tt, err)
 		}

@@ -15,12 +15,11 @@ import (
 // the partition's folder, and reads manifests until one counts. When none does, the error is that of the first object
 // that the store withholds (rangeio.Withheld).
 func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID, known func(name layout.Name) bool) (*tier.Segment, error) {
-	s := NewScanner(l)
 	logs := make(map[layout.Name]int64) // sizes
 	var manifests []rangeio.Object
-	for _, prefix := range s.PartitionPrefixes(topic, id) {
+	for _, prefix := range l.PartitionPrefixes(topic, id) {
 		err := l.store.List(ctx, prefix, func(o rangeio.Object) error {
-			switch part, name := s.Classify(o.Key); {
+			switch part, name := l.Classify(o.Key); {
 			case name.Partition != id || known(name):
 			case part == layout.LogPart:
 				logs[name] = o.Size
@@ -35,12 +34,12 @@ func (l *Layout) Unknown(ctx context.Context, topic string, id tier.PartitionID,
 	}
 	var withheld error
 	for _, o := range manifests {
-		_, name := s.Classify(o.Key)
+		_, name := l.Classify(o.Key)
 		size, ok := logs[name]
 		if !ok {
 			continue
 		}
-		d, _, err := s.ReadManifest(ctx, o)
+		d, _, err := l.ReadManifest(ctx, o)
 		if _, damaged := errors.AsType[*layout.Error](err); damaged || err == nil && d.LogSize != size {
 			continue
 		}

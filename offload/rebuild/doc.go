@@ -12,7 +12,7 @@
 //     out whole: records that retention has deleted must not come back.
 //   - A catalog that holds anything that the bucket does not is refused before the first step.
 //   - The bucket is only ever read, and of a .meta object only its manifest and, of the newest segment of each
-//     partition, its leader-epoch checkpoint. Memory is about 300 bytes a segment and what native.Scanner allows for
+//     partition, its leader-epoch checkpoint. Memory is about 300 bytes a segment and what native.Layout allows for
 //     manifests.
 //
 // Non-goals: checking the bytes of logs (`coldtap inspect verify --deep` does), holes that --skip-damaged has recorded

@@ -36,7 +36,7 @@ type job struct {
 // scan is one reading of a bucket.
 type scan struct {
 	store  *rangeio.Client
-	bucket *native.Scanner
+	bucket *native.Layout
 
 	mu           sync.Mutex
 	partitions   map[clusterPartition]*partitionObjects
@@ -54,7 +54,7 @@ type scan struct {
 // checkpoint. Contents is never nil when the error is nil or *Error: its findings say why.
 func Scan(ctx context.Context, cfg Config) (*Contents, error) {
 	s := &scan{
-		store: cfg.Store, bucket: native.NewScanner(native.New(cfg.Store, "")), progress: cfg.Progress,
+		store: cfg.Store, bucket: native.New(cfg.Store, ""), progress: cfg.Progress,
 		partitions: make(map[clusterPartition]*partitionObjects), names: make(map[segment.UUID]string), startUnknown: make(map[string]bool),
 	}
 	if err := parallel(ctx, s.list, s.readObject); err != nil {
