@@ -75,7 +75,7 @@ func (v *verification) stillThere(ctx context.Context, c *contentCheck) error {
 		return err
 	}
 	p, _ := v.cfg.Metadata.Snapshot().Partition(c.seg.Partition)
-	if !isFinished(p, c.seg.ID) {
+	if !p.HasFinished(c.seg.ID) {
 		c.findings = nil
 	}
 	return nil

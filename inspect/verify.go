@@ -265,7 +265,7 @@ func (v *verification) finished(ctx context.Context, before, after *tier.Snapsho
 		topic, _ := before.TopicByID(p.ID().Topic)
 		now, _ := after.Partition(p.ID())
 		for _, seg := range p.Segments(true) {
-			if seg.State != tier.CopyFinished || !isFinished(now, seg.ID) {
+			if seg.State != tier.CopyFinished || !now.HasFinished(seg.ID) {
 				continue
 			}
 			seg = named(seg, topic.Name)
@@ -281,14 +281,6 @@ func (v *verification) finished(ctx context.Context, before, after *tier.Snapsho
 		}
 	}
 	return whole, v.out.err
-}
-
-func isFinished(p *tier.Partition, id segment.UUID) bool {
-	if p == nil {
-		return false
-	}
-	s, ok := p.Segment(id)
-	return ok && s.State == tier.CopyFinished
 }
 
 // compare says whether all objects of a segment are there, and in the right size where the metadata tells it. What was

@@ -171,6 +171,15 @@ func (p *Partition) Segment(id segment.UUID) (*Segment, bool) {
 	return nil, false
 }
 
+// HasFinished says whether a segment is CopyFinished here; nothing is in a nil partition.
+func (p *Partition) HasFinished(id segment.UUID) bool {
+	if p == nil {
+		return false
+	}
+	s, ok := p.Segment(id)
+	return ok && s.State == CopyFinished
+}
+
 // Segments lists in base-offset order: readable ones along the lineage, or all (every state but
 // DELETE_SEGMENT_FINISHED).
 func (p *Partition) Segments(all bool) []*Segment {

@@ -55,6 +55,20 @@ func (s *Snapshot) Partitions() iter.Seq[*Partition] {
 // Segments counts the live ones: every state but DELETE_SEGMENT_FINISHED.
 func (s *Snapshot) Segments() int { return s.segments }
 
+// Withdrawn are the segments that were CopyFinished before and are not after, as they were before: what
+// Outcome.Withdrawn is to one Apply. It may be asked of views of different tiers.
+func Withdrawn(before, after *Snapshot) (segments []*Segment) {
+	for p := range before.Partitions() {
+		now, _ := after.Partition(p.ID())
+		for _, s := range p.Segments(true) {
+			if s.State == CopyFinished && !now.HasFinished(s.ID) {
+				segments = append(segments, s)
+			}
+		}
+	}
+	return segments
+}
+
 func partitionPosition(s *cowList[*Partition], id PartitionID) position {
 	return s.seek(func(p **Partition) bool { return (*p).id.compare(id) < 0 })
 }

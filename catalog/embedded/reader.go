@@ -238,26 +238,15 @@ func (r *Reader) readNew(ctx context.Context, q querier) error {
 	if h.lastChange == now.head.lastChange {
 		return nil
 	}
-	var gone []*tier.Segment
 	var batch []tier.Change
 	if err := load(ctx, q, now.head.lastChange, func(c []tier.Change) { batch = c }); err != nil {
 		return err
 	}
-	before := now.tier.Snapshot()
-	for _, c := range batch {
-		if l, ok := c.(tier.SegmentLoaded); ok && l.Segment.State != tier.CopyFinished {
-			if p, ok := before.Partition(l.Segment.Partition); ok {
-				if s, ok := p.Segment(l.Segment.ID); ok && s.State == tier.CopyFinished {
-					gone = append(gone, s)
-				}
-			}
-		}
-	}
-	rejected := now.tier.Apply(batch...)
+	outcome := now.tier.ApplyAll(batch)
 	r.view.Store(&view{now.tier, h})
-	r.metrics.Applied(len(batch), rejected)
+	r.metrics.Applied(len(batch), outcome.Rejected)
 	r.metrics.Changed(h.at, time.Now())
-	r.deleted(gone)
+	r.deleted(outcome.Withdrawn)
 	return nil
 }
 
@@ -272,22 +261,7 @@ func (r *Reader) readAll(ctx context.Context, q querier, h head) error {
 	old := r.view.Swap(&view{t, h})
 	r.metrics.Changed(h.at, time.Now())
 	r.metrics.Loaded()
-	var gone []*tier.Segment
-	for p := range old.tier.Snapshot().Partitions() {
-		now, _ := t.Snapshot().Partition(p.ID())
-		for _, s := range p.Segments(true) {
-			if s.State != tier.CopyFinished {
-				continue
-			}
-			if now != nil {
-				if n, ok := now.Segment(s.ID); ok && n.State == tier.CopyFinished {
-					continue
-				}
-			}
-			gone = append(gone, s)
-		}
-	}
-	r.deleted(gone)
+	r.deleted(tier.Withdrawn(old.tier.Snapshot(), t.Snapshot()))
 	return nil
 }
 

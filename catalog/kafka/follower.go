@@ -277,23 +277,7 @@ func (f *Follower) publish() {
 		f.published.Store(true)
 	})
 	f.log.Info("the metadata topic is read to the end seen at the start", "segments", r.tier.Snapshot().Segments())
-	now := r.tier.Snapshot()
-	for p := range old.Snapshot().Partitions() {
-		is, _ := now.Partition(p.ID())
-		for _, s := range p.Segments(true) {
-			if s.State == tier.CopyFinished && !finishedIn(is, s.ID) {
-				f.deleted(s)
-			}
-		}
-	}
-}
-
-func finishedIn(p *tier.Partition, id segment.UUID) bool {
-	if p == nil {
-		return false
-	}
-	s, ok := p.Segment(id)
-	return ok && s.State == tier.CopyFinished
+	f.deleted(tier.Withdrawn(old.Snapshot(), r.tier.Snapshot())...)
 }
 
 // deleted calls OnDelete for segments that left the view, for those of one change at a time.

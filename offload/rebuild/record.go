@@ -56,10 +56,8 @@ func Record(ctx context.Context, into catalog.Writer, c *Contents, progress func
 }
 
 func record(ctx context.Context, into catalog.Writer, before *tier.Partition, seg *tier.Segment) error {
-	if before != nil {
-		if s, ok := before.Segment(seg.ID); ok && s.State == tier.CopyFinished {
-			return nil
-		}
+	if before.HasFinished(seg.ID) {
+		return nil
 	}
 	started := *seg
 	started.State = tier.CopyStarted
