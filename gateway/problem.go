@@ -120,7 +120,7 @@ func fetchProblem(fe *fetch.Error) *problem {
 		p.code = code
 		p.message = cmp.Or(fe.Detail, otherwise) + hint
 	}
-	retry := func(least time.Duration) { p.retryAfter = max(fe.RetryAfter, least) }
+	retry := func() { p.retryAfter = max(fe.RetryAfter, time.Second) }
 	p.segment = fe.Segment
 	switch fe.Kind {
 	case fetch.TopicUnknown:
@@ -133,8 +133,7 @@ func fetchProblem(fe *fetch.Error) *problem {
 		say(codeContradiction, "the request contradicts itself", "")
 	case fetch.OutOfRange:
 		say(codeOutOfRange, "offset out of range", "; offset=earliest starts with what there is")
-		bounds := fe.Bounds
-		p.bounds = &bounds
+		p.bounds = &fe.Bounds
 	case fetch.Damaged:
 		say(codeDamaged, "stored bytes are damaged", "; damaged bytes are never served, next_offset is where to go on")
 		p.position, p.nextOffset = fe.Position, fe.NextOffset
@@ -147,13 +146,13 @@ func fetchProblem(fe *fetch.Error) *problem {
 		say(codeMissing, "the object store does not let itself be read", "")
 	case fetch.Busy:
 		say(codeBusy, "too much is being read at the moment", "; try again")
-		retry(time.Second)
+		retry()
 	case fetch.NotReady:
 		say(codeNotReady, "the metadata is not ready", "; try again")
-		retry(time.Second)
+		retry()
 	case fetch.Unreachable:
 		say(codeUnreachable, "the object store cannot be reached or throttles", "; try again")
-		retry(time.Second)
+		retry()
 	case fetch.TimedOut:
 		say(codeTimedOut, "nothing could be read in time", "; try again, or give a longer timeout")
 		p.nextOffset = fe.NextOffset
@@ -172,13 +171,10 @@ func (p *problem) appendBody(dst []byte, requestID string) []byte {
 
 // appendFields appends the error's members without the braces around them, so that ndjson can add to the line.
 func (p *problem) appendFields(dst []byte, requestID string) []byte {
-	dst = append(dst, `"error_code":`...)
-	dst = strconv.AppendInt(dst, int64(p.code), 10)
-	dst = append(dst, `,"message":`...)
-	dst = jsonenc.AppendString(dst, p.message)
+	dst = strconv.AppendInt(append(dst, `"error_code":`...), int64(p.code), 10)
+	dst = jsonenc.AppendString(append(dst, `,"message":`...), p.message)
 	if p.parameter != "" {
-		dst = append(dst, `,"parameter":`...)
-		dst = jsonenc.AppendString(dst, p.parameter)
+		dst = jsonenc.AppendString(append(dst, `,"parameter":`...), p.parameter)
 	}
 	if p.supported != nil {
 		dst = append(dst, `,"supported":[`...)
@@ -196,8 +192,7 @@ func (p *problem) appendFields(dst []byte, requestID string) []byte {
 		dst = appendOffset(append(dst, `,"tiered_end_offset":`...), b.TieredEnd)
 	}
 	if !p.segment.IsZero() {
-		dst = append(dst, `,"segment":`...)
-		dst = jsonenc.AppendString(dst, p.segment.String())
+		dst = jsonenc.AppendString(append(dst, `,"segment":`...), p.segment.String())
 	}
 	for _, f := range [...]struct {
 		name  string
@@ -209,8 +204,7 @@ func (p *problem) appendFields(dst []byte, requestID string) []byte {
 		}
 	}
 	if p.requestID {
-		dst = append(dst, `,"request_id":`...)
-		dst = jsonenc.AppendString(dst, requestID)
+		dst = jsonenc.AppendString(append(dst, `,"request_id":`...), requestID)
 	}
 	return dst
 }
