@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,7 +41,7 @@ const (
 func (c Config) kgoOptions() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Bootstrap...),
-		kgo.ClientID(c.clientID()),
+		kgo.ClientID(cmp.Or(c.ClientID, "coldtap")),
 		kgo.WithLogger(kgoLogger{c.logger()}),
 		kgo.Dialer(dialer{c.TLS}.dial),
 		kgo.RequestTimeoutOverhead(5 * time.Second),
@@ -62,18 +63,8 @@ func retryBackoff(tries int) time.Duration {
 	return 50 * time.Millisecond << min(max(tries-1, 0), 4)
 }
 
-func (c Config) clientID() string {
-	if c.ClientID == "" {
-		return "coldtap"
-	}
-	return c.ClientID
-}
-
 func (c Config) logger() *slog.Logger {
-	if c.Logger == nil {
-		return slog.Default()
-	}
-	return c.Logger
+	return cmp.Or(c.Logger, slog.Default())
 }
 
 func (c Config) interval() time.Duration {

@@ -104,9 +104,7 @@ func badOption(format string, args ...any) error { return &OptionError{fmt.Sprin
 // fill sets defaults and checks what can be checked without the gateway.
 func (o *Options) fill() error {
 	o.tuning.fill()
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Isolation = cmp.Or(o.Isolation, "read_committed")

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -71,9 +72,7 @@ const freeScan = 64 << 20
 
 // New makes a Service. It starts no goroutine and needs no closing.
 func New(cfg Config) *Service {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Expected == nil {
 		cfg.Expected = func(seg *tier.Segment, chunk int64, pieces []int64, files bool) readcost.Cost {
 			cost := readcost.Cost{Requests: len(pieces)}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -54,9 +55,7 @@ type Admin struct {
 
 // NewAdmin makes an admin plane. It serves once Serve is called.
 func NewAdmin(cfg AdminConfig) *Admin {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	log := cfg.Logger.With("plane", "admin")
 	return &Admin{
 		http: http.Server{

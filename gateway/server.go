@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,9 +82,7 @@ func New(cfg Config) *Server {
 }
 
 func newServer(cfg Config, service service) *Server {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Decode == nil {
 		cfg.Decode = budget.NewWithReserve(256<<20, 8<<20)
 	}

@@ -1,6 +1,7 @@
 package indexcache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -69,13 +70,10 @@ func New(cfg Config, load Load) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{
-		load: load, log: cfg.Logger, timeout: cfg.LoadTimeout, loading: budget.New(quarter),
-		policy: p, ended: make(chan struct{}),
+		load: load, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), timeout: cfg.LoadTimeout,
+		loading: budget.New(quarter), policy: p, ended: make(chan struct{}),
 	}
 	c.flights = flight.NewGroup[tier.SegmentKey, loaded](&c.mu)
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
 	if c.timeout <= 0 {
 		c.timeout = time.Minute
 	}

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ func (c Config) withDefaults() (Config, error) {
 			}
 		}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if len(wrong) > 0 {
 		return c, &Error{Kind: BadConfig, Op: "configure", Err: errors.Join(wrong...)}
 	}

@@ -14,6 +14,7 @@
 package readahead
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -72,10 +73,7 @@ type Readahead struct {
 
 // New makes a Readahead that loads through c.
 func New(c *cache.Cache, cfg Config) *Readahead {
-	if cfg.Window == 0 {
-		cfg.Window = defaultWindow
-	}
-	return &Readahead{cache: c, window: max(cfg.Window, 0)}
+	return &Readahead{cache: c, window: max(cmp.Or(cfg.Window, defaultWindow), 0)}
 }
 
 // Window is how many chunks behind the current one are kept in flight.

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,13 +104,8 @@ func Open(_ context.Context, opt Options) (*Archive, error) {
 	if opt.Store == nil || opt.Layout == nil || opt.Parallel < 0 || opt.Refresh < 0 {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: op, Err: errors.New("no store, no layout, or a negative option")}
 	}
-	if opt.Parallel == 0 {
-		opt.Parallel = defaultParallel
-	}
-	opt.Parallel = min(opt.Parallel, maxParallel)
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
+	opt.Parallel = min(cmp.Or(opt.Parallel, defaultParallel), maxParallel)
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	a := &Archive{
 		opt: opt, log: opt.Logger, tier: tier.New(),
 		bucket: refresh.New[struct{}, error](), partitions: refresh.New[tier.PartitionID, error](),

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,14 +71,11 @@ func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, e
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: errors.New("its path is empty")}
 	}
 	r := &Reader{
-		path: path, interval: opt.Poll, log: opt.Logger, onDelete: opt.OnDelete,
-		refreshes: refresh.New[struct{}, error](),
+		path: path, interval: opt.Poll, log: cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)),
+		onDelete: opt.OnDelete, refreshes: refresh.New[struct{}, error](),
 	}
 	if r.interval <= 0 {
 		r.interval = defaultPoll
-	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
 	}
 	r.view.Store(&view{tier: tier.New(), head: head{lastChange: -1}})
 	var err error

@@ -113,9 +113,7 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 	if opt.Brokers == nil || opt.Cluster == nil {
 		return nil, unavailable(errors.New("no brokers or no view of the cluster were given"))
 	}
-	if opt.Topic == "" {
-		opt.Topic = Name
-	}
+	opt.Topic = cmp.Or(opt.Topic, Name)
 	if opt.SnapshotEvery <= 0 {
 		opt.SnapshotEvery = defaultSnapshotEvery
 	}
@@ -123,12 +121,9 @@ func Open(ctx context.Context, opt Options) (*Follower, error) {
 		opt.Refresh = defaultRefresh
 	}
 	f := &Follower{
-		opt: opt, log: opt.Logger, progress: newProgress(),
+		opt: opt, log: cmp.Or(opt.Logger, slog.New(slog.DiscardHandler)), progress: newProgress(),
 		refreshes: refresh.New[tier.PartitionID, caughtUp](), reported: map[Kind]bool{},
 		trouble: episode.Episode{Patience: cmp.Or(opt.patience, troublePatience)},
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
 	}
 	f.observer = observe.New(observe.Options{
 		Cluster: opt.Cluster, Op: opFollow, Refresh: opt.Refresh, Withdrawn: f.deleted,

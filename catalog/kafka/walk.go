@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,7 @@ const walkTries = 4
 // partition and offset. Memory stays below one Fetch answer of one partition (1 MiB, or one batch). It ends with fn's
 // first error as it is, else with a *catalog.Error. topic is Name when empty.
 func Walk(ctx context.Context, brokers *cluster.Brokers, topic string, fn func(Entry) error) error {
-	if topic == "" {
-		topic = Name
-	}
-	w := walk{brokers: brokers, topic: topic, entries: newEntries(new(sync.Mutex)), fn: fn}
+	w := walk{brokers: brokers, topic: cmp.Or(topic, Name), entries: newEntries(new(sync.Mutex)), fn: fn}
 	defer w.entries.close()
 	if err := w.all(ctx); err != nil {
 		if w.refused != nil {

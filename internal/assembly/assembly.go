@@ -6,6 +6,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -58,9 +59,7 @@ type ReadPath struct {
 
 // New assembles a read path. The caller must Close it.
 func New(o Options) (*ReadPath, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Logger = slog.New(onceASegment(o.Logger.Handler()))
 	pool := readerpool.New(readerpool.Config{
 		Threads: o.Threads, MaxPending: o.MaxPending, QueueTimeout: o.QueueTimeout, Registerer: o.Registerer,

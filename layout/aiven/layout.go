@@ -1,6 +1,7 @@
 package aiven
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,15 +86,9 @@ func newLayout(s store, o Options) (*Layout, error) {
 	if o.Memory < 0 || o.Parallel < 0 || o.ManifestMemory < 0 {
 		return nil, errors.New("a negative bound")
 	}
-	if o.Memory == 0 {
-		o.Memory = defaultMemory
-	}
-	if o.Parallel == 0 {
-		o.Parallel = runtime.GOMAXPROCS(0)
-	}
-	if o.ManifestMemory == 0 {
-		o.ManifestMemory = defaultManifestMemory
-	}
+	o.Memory = cmp.Or(o.Memory, defaultMemory)
+	o.Parallel = cmp.Or(o.Parallel, runtime.GOMAXPROCS(0))
+	o.ManifestMemory = cmp.Or(o.ManifestMemory, defaultManifestMemory)
 	ring, err := newKeyring(o.Keys)
 	if err != nil {
 		return nil, err
