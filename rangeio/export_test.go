@@ -3,6 +3,7 @@ package rangeio
 import (
 	"context"
 	"net"
+	"net/http"
 	"time"
 )
 
@@ -14,15 +15,12 @@ type S3Tuning struct {
 
 // OpenS3Tuned is OpenS3 with other limits.
 func OpenS3Tuned(ctx context.Context, cfg S3Config, o S3Tuning) (Backend, error) {
-	tune := func(base func(int) transportTuning) func(int) transportTuning {
-		return func(connections int) transportTuning {
-			t := base(connections)
-			if o.Header > 0 {
-				t.header = o.Header
-			}
-			t.dialContext = o.Dial
-			return t
+	tuned := func(t transportTuning) *http.Transport {
+		if o.Header > 0 {
+			t.header = o.Header
 		}
+		t.dialContext = o.Dial
+		return newTransport(t)
 	}
-	return openS3(ctx, cfg, tune(readTuning), tune(writeTuning))
+	return openS3(ctx, cfg, pools{tuned(readTuning(defaultConnections)), tuned(writeTuning(defaultConnections / 2))})
 }

@@ -37,7 +37,7 @@ func (p pools) call(ctx context.Context, op, key string, f func() error, classif
 		return nil
 	}
 	if suspectsConnections(ctx, err) {
-		p.closeIdle()
+		p.closeIdle() // without them the next attempt resolves and dials anew
 	}
 	e := &Error{Op: op, Key: key}
 	e.Kind, e.Err = classify(ctx, err)

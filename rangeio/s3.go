@@ -46,28 +46,22 @@ const (
 	abortTimeout = 10 * time.Second
 )
 
-// s3Store is a bucket. Reads and writes have separate connection pools: their patience differs, and an upload must not
-// take the readers' connections.
+// s3Store is a bucket.
 type s3Store struct {
 	bucket, prefix string
+	pools          pools
 	reads          *s3.Client // one attempt each: Client retries, and the SDK's retry quota, once used up, would end all retries
 	writes         *s3.Client
 	uploads        *transfermanager.Client
 	credentials    *credentials
-	readPool       *http.Transport
-	writePool      *http.Transport
 }
 
 // OpenS3 uses the SDK's default credential chain unless cfg has credentials. Nothing is asked of the store yet.
 func OpenS3(ctx context.Context, cfg S3Config) (Backend, error) {
-	s, err := openS3(ctx, cfg, readTuning, writeTuning)
-	if err != nil {
-		return nil, err // not s: a nil *s3Store in a Backend is no nil Backend
-	}
-	return s, nil
+	return openS3(ctx, cfg, newPools(cfg.Connections))
 }
 
-func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections int) transportTuning) (*s3Store, error) {
+func openS3(ctx context.Context, cfg S3Config, p pools) (Backend, error) {
 	if cfg.Bucket == "" {
 		return nil, errors.New("s3: bucket is not set")
 	}
@@ -84,9 +78,6 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 	default:
 		return nil, fmt.Errorf("s3: checksums %q is neither when_supported nor when_required", cfg.Checksums)
 	}
-	if cfg.Connections <= 0 {
-		cfg.Connections = defaultConnections
-	}
 	sdk, err := loadSDK(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
@@ -94,15 +85,11 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 	creds := newCredentials(sdk.Credentials)
 	sdk.Credentials = creds
 
-	s := &s3Store{
-		bucket: cfg.Bucket, prefix: cfg.Prefix, credentials: creds,
-		readPool:  newTransport(reads(cfg.Connections)),
-		writePool: newTransport(writes(max(cfg.Connections/2, 2*uploadParallel))),
-	}
+	s := &s3Store{bucket: cfg.Bucket, prefix: cfg.Prefix, pools: p, credentials: creds}
 	if c, ok := sdk.HTTPClient.(*awshttp.BuildableClient); ok {
 		// What the environment says about certificates (AWS_CA_BUNDLE).
 		tls := c.GetTransport().TLSClientConfig
-		s.readPool.TLSClientConfig, s.writePool.TLSClientConfig = tls.Clone(), tls.Clone()
+		p.reads.TLSClientConfig, p.writes.TLSClientConfig = tls.Clone(), tls.Clone()
 	}
 	client := func(pool *http.Transport, retryer aws.Retryer) *s3.Client {
 		return s3.NewFromConfig(sdk, func(o *s3.Options) {
@@ -119,8 +106,8 @@ func openS3(ctx context.Context, cfg S3Config, reads, writes func(connections in
 			o.DisableLogOutputChecksumValidationSkipped = true
 		})
 	}
-	s.reads = client(s.readPool, aws.NopRetryer{})
-	s.writes = client(s.writePool, retry.NewStandard(func(o *retry.StandardOptions) {
+	s.reads = client(p.reads, aws.NopRetryer{})
+	s.writes = client(p.writes, retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 3 // of one part, so that a hiccup does not send the whole object again
 		o.MaxBackoff = 2 * time.Second
 		o.RateLimiter = ratelimit.None // attempts are bounded here and in Client; a quota shared by all parts would fail the innocent
@@ -173,40 +160,19 @@ func (s *s3Store) String() string {
 }
 
 func (s *s3Store) Close() error {
-	s.readPool.CloseIdleConnections()
-	s.writePool.CloseIdleConnections()
+	s.pools.closeIdle()
 	return nil
-}
-
-// name gives the object's full key for an operation's key.
-func (s *s3Store) name(op, key string) (*string, *Error) {
-	full := s.prefix + key
-	err := checkKey(key)
-	if err == nil {
-		err = checkKey(full)
-	}
-	if err != nil {
-		return nil, &Error{Kind: BadKey, Op: op, Key: key, Err: err}
-	}
-	return &full, nil
 }
 
 // call runs one SDK call and classifies its error. Credentials that the store calls expired are renewed once, and the
 // call repeated.
 func (s *s3Store) call(ctx context.Context, op, key string, f func() error) *Error {
-	err := f()
-	if err != nil && ctx.Err() == nil && isExpiredToken(err) {
-		s.credentials.renew()
-		err = f()
-	}
-	if err == nil {
-		return nil
-	}
-	if suspectsConnections(ctx, err) {
-		// Other pooled connections probably lead to the same dead address; without them the next attempt resolves and dials
-		// anew.
-		s.readPool.CloseIdleConnections()
-		s.writePool.CloseIdleConnections()
-	}
-	return &Error{Kind: s3Kind(ctx, err), Op: op, Key: key, Err: err}
+	return s.pools.call(ctx, op, key, func() error {
+		err := f()
+		if err != nil && ctx.Err() == nil && isExpiredToken(err) {
+			s.credentials.renew()
+			err = f()
+		}
+		return err
+	}, func(ctx context.Context, err error) (Kind, error) { return s3Kind(ctx, err), err })
 }

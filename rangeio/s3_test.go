@@ -240,8 +240,17 @@ func TestS3LyingAnswers(t *testing.T) {
 			}
 		})
 	}
+	// A part with an empty header is not taken for the whole object.
+	_, remove := s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Fault: fakes3.Fault{Header: set("Content-Range", "")}})
+	if body, info, err := b.Open(t.Context(), "o", 0, 100, ""); err == nil {
+		body.Close()
+		t.Errorf("believed: %+v", info)
+	} else {
+		rangeiotest.IsKind(t, err, rangeio.BadAnswer)
+	}
+	remove()
 	// A store that knows no ranges still serves an object from its start.
-	_, remove := s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Fault: fakes3.Fault{Handler: func(w http.ResponseWriter, r *http.Request) {
+	_, remove = s.Inject(fakes3.Rule{Match: fakes3.Op(fakes3.Get), Fault: fakes3.Fault{Handler: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
 		w.Write(content)
 	}}})

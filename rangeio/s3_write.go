@@ -20,7 +20,7 @@ const uploadMark = "coldtap-upload"
 // Put sends the object in one request, or in parts from uploadPart bytes on. The bytes of a part are held in memory
 // while it is under way, so the SDK's retry of a part sends the same bytes from their start.
 func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) {
-	name, kerr := s.name(opPut, key)
+	name, kerr := objectName(s.prefix, opPut, key)
 	if kerr != nil {
 		return Info{}, kerr
 	}
@@ -32,7 +32,7 @@ func (s *s3Store) Put(ctx context.Context, key string, c Content) (Info, error) 
 	err := s.call(ctx, opPut, key, func() (err error) {
 		mark, body = rand.Text(), newContentReader(c)
 		out, err = s.uploads.UploadObject(ctx, &transfermanager.UploadObjectInput{
-			Bucket: &s.bucket, Key: name, Body: body, Metadata: map[string]string{uploadMark: mark},
+			Bucket: &s.bucket, Key: &name, Body: body, Metadata: map[string]string{uploadMark: mark},
 		})
 		if body.err != nil {
 			err = body.err
@@ -83,12 +83,12 @@ func (s *s3Store) confirm(ctx context.Context, key string, size int64, mark stri
 
 // Delete removes the object. Some stores answer 404 when there is none.
 func (s *s3Store) Delete(ctx context.Context, key string) error {
-	name, kerr := s.name(opDelete, key)
+	name, kerr := objectName(s.prefix, opDelete, key)
 	if kerr != nil {
 		return kerr
 	}
 	err := s.call(ctx, opDelete, key, func() error {
-		_, e := s.writes.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: name})
+		_, e := s.writes.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
 		return e
 	})
 	if err == nil || err.Kind == NotFound {
