@@ -21,8 +21,8 @@ type TLSOptions struct {
 // TLS makes what crypto/tls needs for each new connection. Safe for concurrent use.
 type TLS struct {
 	opt  TLSOptions
-	ca   *caFile  // nil = the system's roots
-	pair *keyPair // nil = no client certificate
+	ca   *reloaded[x509.CertPool]   // nil = the system's roots
+	pair *reloaded[tls.Certificate] // nil = no client certificate
 }
 
 // Config reads the files, and gives nil for plaintext. They are read again for each connection, so that what was
@@ -34,8 +34,8 @@ func (o TLSOptions) Config() (*TLS, error) {
 	}
 	t := &TLS{opt: o}
 	if o.CAFile != "" {
-		t.ca = &caFile{path: o.CAFile}
-		if _, err := t.ca.load(); err != nil {
+		t.ca = &reloaded[x509.CertPool]{read: o.readCA}
+		if _, err := t.ca.current(); err != nil {
 			return nil, err
 		}
 	}
@@ -47,8 +47,8 @@ func (o TLSOptions) Config() (*TLS, error) {
 	case o.KeyFile == "":
 		return nil, &Error{Kind: Option, Op: "key_file", Err: errors.New("is needed beside cert_file")}
 	}
-	t.pair = &keyPair{certFile: o.CertFile, keyFile: o.KeyFile}
-	if _, err := t.pair.load(); err != nil {
+	t.pair = &reloaded[tls.Certificate]{read: o.readKeyPair}
+	if _, err := t.pair.current(); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -79,57 +79,26 @@ func (t *TLS) config(host string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// caFile are the roots that brokers' certificates are checked against; the file may be replaced at any time.
-type caFile struct {
-	path string
-
-	mu   sync.Mutex
-	last *x509.CertPool
-}
-
-func (c *caFile) load() (*x509.CertPool, error) {
-	pem, err := readSmall(c.path, caFileSize)
+// readCA reads the roots that brokers' certificates are checked against.
+func (o TLSOptions) readCA() (*x509.CertPool, error) {
+	pem, err := readSmall(o.CAFile, caFileSize)
 	if err != nil {
 		return nil, &Error{Kind: Option, Op: "ca_file", Err: err}
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, &Error{Kind: Option, Op: "ca_file", Err: errors.New(c.path + " holds no certificate")}
+		return nil, &Error{Kind: Option, Op: "ca_file", Err: errors.New(o.CAFile + " holds no certificate")}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = roots
 	return roots, nil
 }
 
-// current is safe for concurrent use.
-func (c *caFile) current() (*x509.CertPool, error) {
-	roots, err := c.load()
-	if err == nil {
-		return roots, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last != nil {
-		return c.last, nil
-	}
-	return nil, err
-}
-
-// keyPair is a client certificate whose files may be replaced at any time, one after the other.
-type keyPair struct {
-	certFile, keyFile string
-
-	mu   sync.Mutex
-	last *tls.Certificate
-}
-
-func (k *keyPair) load() (*tls.Certificate, error) {
-	certPEM, err := readSmall(k.certFile, caFileSize)
+// readKeyPair reads the client's certificate. Its files may be replaced one after the other.
+func (o TLSOptions) readKeyPair() (*tls.Certificate, error) {
+	certPEM, err := readSmall(o.CertFile, caFileSize)
 	if err != nil {
 		return nil, &Error{Kind: Option, Op: "cert_file", Err: err}
 	}
-	keyPEM, err := readSmall(k.keyFile, caFileSize)
+	keyPEM, err := readSmall(o.KeyFile, caFileSize)
 	if err != nil {
 		return nil, &Error{Kind: Option, Op: "key_file", Err: err}
 	}
@@ -137,22 +106,27 @@ func (k *keyPair) load() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, &Error{Kind: Option, Op: "cert_file and key_file", Err: err}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.last = &cert
 	return &cert, nil
 }
 
-// current is safe for concurrent use.
-func (k *keyPair) current() (*tls.Certificate, error) {
-	cert, err := k.load()
+// reloaded is what files hold that may be replaced at any time.
+type reloaded[T any] struct {
+	read func() (*T, error)
+
+	mu   sync.Mutex
+	last *T // nil = not read yet
+}
+
+// current reads the files; while they cannot be read, what was last good goes on. Safe for concurrent use.
+func (r *reloaded[T]) current() (*T, error) {
+	v, err := r.read()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err == nil {
-		return cert, nil
+		r.last = v
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.last != nil {
-		return k.last, nil
+	if r.last == nil {
+		return nil, err
 	}
-	return nil, err
+	return r.last, nil
 }
