@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"coldtap/internal/readlimit"
@@ -144,12 +143,7 @@ func secretOf(name, value, file string) (string, error) {
 
 // readSmall reads a file that must not be larger than limit.
 func readSmall(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := readlimit.All(f, limit)
+	raw, err := readlimit.File(path, limit)
 	if errors.Is(err, readlimit.ErrTooLarge) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +51,7 @@ func newClient(o *Options) (*client, error) {
 	}
 	security := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CAFile != "" {
-		pem, err := readSmall(o.CAFile, maxCAFile)
+		pem, err := readlimit.File(o.CAFile, maxCAFile)
 		if err != nil {
 			return nil, badOption("the CA file: %v", err)
 		}
@@ -87,20 +86,11 @@ func newClient(o *Options) (*client, error) {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-func readSmall(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readlimit.All(f, limit)
-}
-
 func (c *client) bearer() (string, error) {
 	if c.tokenFile == "" {
 		return c.token, nil
 	}
-	raw, err := readSmall(c.tokenFile, maxTokenFile)
+	raw, err := readlimit.File(c.tokenFile, maxTokenFile)
 	if err != nil {
 		return "", fmt.Errorf("the token file: %w", err)
 	}

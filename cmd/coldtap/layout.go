@@ -72,7 +72,7 @@ const (
 func encryptionKeys(cfg config.AivenLayout) (keys []aiven.PrivateKey, err error) {
 	var problems []error
 	add := func(key, id, path string) {
-		pem, err := readKey(path)
+		pem, err := readlimit.File(path, keyFileSize)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("layout.aiven.%s: %s: %w", key, id, err))
 			return
@@ -97,15 +97,6 @@ func encryptionKeys(cfg config.AivenLayout) (keys []aiven.PrivateKey, err error)
 		}
 	}
 	return keys, errors.Join(problems...)
-}
-
-func readKey(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readlimit.All(f, keyFileSize)
 }
 
 // openingMemory is the part of limits.decode_memory that the layout has for stored chunks that are sealed or

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"coldtap/internal/config"
@@ -76,12 +75,7 @@ func secret(value, file string) (string, error) {
 	if file == "" {
 		return value, nil
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	raw, err := readlimit.All(f, maxSecret)
+	raw, err := readlimit.File(file, maxSecret)
 	if errors.Is(err, readlimit.ErrTooLarge) {
 		err = fmt.Errorf("%s: %w", file, err)
 	}

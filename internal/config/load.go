@@ -94,12 +94,7 @@ func cutLast(path string) (before, after string, found bool) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := readlimit.All(f, maxFile)
+	raw, err := readlimit.File(path, maxFile)
 	if errors.Is(err, readlimit.ErrTooLarge) {
 		return nil, fmt.Errorf("%s: more than %s", path, Bytes(maxFile))
 	}

@@ -6,10 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 // ErrTooLarge is wrapped by the error of a source above its limit.
 var ErrTooLarge = errors.New("file too large")
+
+// File reads the file whole, as All does.
+func File(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return All(f, limit)
+}
 
 // All reads r to its end: at most limit bytes, or an error. The result is never nil without an error.
 func All(r io.Reader, limit int64) ([]byte, error) {

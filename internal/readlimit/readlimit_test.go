@@ -2,6 +2,9 @@ package readlimit
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -20,6 +23,22 @@ func TestAll(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	if _, err := All(iotest.ErrReader(broken), 10); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if _, err := File(path, 3); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := File(path, 3); string(got) != "abc" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := File(path, 2); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 }
