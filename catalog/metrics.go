@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"coldtap/internal/metric"
 	"coldtap/tier"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,55 +26,36 @@ const (
 	pollUnavailable = "unavailable"
 )
 
-// NewMetrics makes and registers them, and what reads off the source itself; reg may be nil.
-func NewMetrics(reg prometheus.Registerer, s Source) (*Metrics, error) {
+// NewMetrics makes them, and what reads off the source itself.
+func NewMetrics(s *metric.Set, source Source) *Metrics {
 	m := &Metrics{
-		changes: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_changes_total",
-			Help: "Changes of the metadata taken over: segments, partitions, topics, holes; a full load counts each entry."}),
-		loads: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_full_loads_total",
-			Help: "How often all metadata was read: once at the start, and when the store was replaced by another or an older one."}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_catalog_rejected_changes_total",
-			Help: "Changes that were dropped because they are impossible, by reason."}, []string{"reason"}),
-		polls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_catalog_polls_total",
-			Help: "Looks at the metadata store, by outcome: ok, not_ready (it is not there yet), damaged, unavailable."}, []string{"outcome"}),
-		lastChange: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_last_change_timestamp_seconds",
-			Help: "When the newest change that is in the view was recorded, in seconds since the epoch; 0 before the first."}),
-		changeLag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_change_lag_seconds",
-			Help: "How long after it was recorded the newest change came into the view."}),
-		lastPoll: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_last_poll_timestamp_seconds",
-			Help: "When the metadata store was last looked at with success, in seconds since the epoch; 0 before the first."}),
+		changes: s.Counter("coldtap_catalog_changes_total",
+			"Changes of the metadata taken over: segments, partitions, topics, holes; a full load counts each entry."),
+		loads: s.Counter("coldtap_catalog_full_loads_total",
+			"How often all metadata was read: once at the start, and when the store was replaced by another or an older one."),
+		refused: s.CounterVec("coldtap_catalog_rejected_changes_total",
+			"Changes that were dropped because they are impossible, by reason.", "reason"),
+		polls: s.CounterVec("coldtap_catalog_polls_total",
+			"Looks at the metadata store, by outcome: ok, not_ready (it is not there yet), damaged, unavailable.", "outcome"),
+		lastChange: s.Gauge("coldtap_catalog_last_change_timestamp_seconds",
+			"When the newest change that is in the view was recorded, in seconds since the epoch; 0 before the first."),
+		changeLag: s.Gauge("coldtap_catalog_change_lag_seconds",
+			"How long after it was recorded the newest change came into the view."),
+		lastPoll: s.Gauge("coldtap_catalog_last_poll_timestamp_seconds",
+			"When the metadata store was last looked at with success, in seconds since the epoch; 0 before the first."),
 	}
-	for _, reason := range tier.Reasons() {
-		m.refused.WithLabelValues(reason)
-	}
-	for _, outcome := range []string{pollOK, pollNotReady, pollDamaged, pollUnavailable} {
-		m.polls.WithLabelValues(outcome)
-	}
-	segments := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_catalog_segments",
-		Help: "Live segments in the view, in every state but DELETE_SEGMENT_FINISHED; each takes at most 300 bytes."},
-		func() float64 { return float64(s.Snapshot().Segments()) })
-	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_catalog_ready",
-		Help: "1 once the metadata was read completely."},
-		func() float64 {
-			if s.Ready() != nil {
-				return 0
-			}
-			return 1
-		})
-	return m, Register(reg, m.changes, m.loads, m.refused, m.polls, m.lastChange, m.changeLag, m.lastPoll, segments, ready)
-}
-
-// Register registers collectors, if there is where.
-func Register(reg prometheus.Registerer, all ...prometheus.Collector) error {
-	if reg == nil {
-		return nil
-	}
-	for _, c := range all {
-		if err := reg.Register(c); err != nil {
-			return err
+	metric.Values(m.refused, tier.Reasons()...)
+	metric.Values(m.polls, pollOK, pollNotReady, pollDamaged, pollUnavailable)
+	metric.GaugeFunc(s, "coldtap_catalog_segments",
+		"Live segments in the view, in every state but DELETE_SEGMENT_FINISHED; each takes at most 300 bytes.",
+		func() int { return source.Snapshot().Segments() })
+	metric.GaugeFunc(s, "coldtap_catalog_ready", "1 once the metadata was read completely.", func() int {
+		if source.Ready() != nil {
+			return 0
 		}
-	}
-	return nil
+		return 1
+	})
+	return m
 }
 
 // Polled counts a look at the store, by the Kind of its error.

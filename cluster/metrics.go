@@ -3,6 +3,8 @@ package cluster
 import (
 	"time"
 
+	"coldtap/internal/metric"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -42,42 +44,33 @@ func resultOf(k Kind) string {
 }
 
 func newMetrics(reg prometheus.Registerer, c *Client) (*metrics, error) {
+	s := metric.For(reg)
 	m := &metrics{
-		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_refreshes_total",
-			Help: "Rounds of asking the cluster, by result: ok, partial (some watched partitions did not answer), unreachable, unauthorized, denied, answer (nonsense)."},
-			[]string{"result"}),
-		partitionRounds: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_cluster_partition_refreshes_total",
-			Help: "Rounds of asking the cluster about a few partitions only, for reads that depend on being current."}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "coldtap_cluster_refresh_seconds",
-			Help:    "How long a round took, failed ones included.",
-			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
-		unanswered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_unanswered_partitions",
-			Help: "Watched partitions for whose bounds or lineage no leader answered in the last round, all of them when no broker answered; a topic that was never seen counts as one."}),
-		denied: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_cluster_denied_topics",
-			Help: "Watched topics that the cluster does not let us describe, as of the last round."}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coldtap_cluster_rejected_answers_total",
-			Help: "Values in brokers' answers that were dropped, by reason: range, contradiction, backwards, repeated, stale, lineage, name."},
-			[]string{"reason"}),
+		rounds: s.CounterVec("coldtap_cluster_refreshes_total",
+			"Rounds of asking the cluster, by result: ok, partial (some watched partitions did not answer), unreachable, unauthorized, denied, answer (nonsense).",
+			"result"),
+		partitionRounds: s.Counter("coldtap_cluster_partition_refreshes_total",
+			"Rounds of asking the cluster about a few partitions only, for reads that depend on being current."),
+		seconds: s.Histogram("coldtap_cluster_refresh_seconds", "How long a round took, failed ones included.",
+			[]float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}),
+		unanswered: s.Gauge("coldtap_cluster_unanswered_partitions",
+			"Watched partitions for whose bounds or lineage no leader answered in the last round, all of them when no broker answered; a topic that was never seen counts as one."),
+		denied: s.Gauge("coldtap_cluster_denied_topics",
+			"Watched topics that the cluster does not let us describe, as of the last round."),
+		rejected: s.CounterVec("coldtap_cluster_rejected_answers_total",
+			"Values in brokers' answers that were dropped, by reason: range, contradiction, backwards, repeated, stale, lineage, name.",
+			"reason"),
 	}
-	for _, result := range []string{resultOK, resultPartial} {
-		m.rounds.WithLabelValues(result)
-	}
+	metric.Values(m.rounds, resultOK, resultPartial)
 	for k := Unreachable; k <= Answer; k++ {
 		m.rounds.WithLabelValues(resultOf(k))
 	}
-	for _, reason := range rejectReasons {
-		m.rejected.WithLabelValues(reason)
-	}
-	if reg == nil {
-		return m, nil
-	}
-	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coldtap_cluster_view_age_seconds",
-		Help: "How long ago the requests behind the present view were sent; since the start while there is none."},
+	metric.Values(m.rejected, rejectReasons...)
+	metric.GaugeFunc(s, "coldtap_cluster_view_age_seconds",
+		"How long ago the requests behind the present view were sent; since the start while there is none.",
 		func() float64 { return c.Age().Seconds() })
-	for _, col := range []prometheus.Collector{m.rounds, m.partitionRounds, m.seconds, m.unanswered, m.denied, m.rejected, age} {
-		if err := reg.Register(col); err != nil {
-			return nil, &Error{Kind: Option, Op: "registerer", Err: err}
-		}
+	if err := s.Err(); err != nil {
+		return nil, &Error{Kind: Option, Op: "registerer", Err: err}
 	}
 	return m, nil
 }

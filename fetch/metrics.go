@@ -5,6 +5,7 @@ import (
 
 	"coldtap/fetch/scan"
 	"coldtap/internal/errkind"
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,7 +21,7 @@ const (
 	readKinds
 )
 
-// hidden says why a batch was passed over.
+// hidden says why a batch was passed over; metrics.skipped is in this order.
 type hidden uint8
 
 const (
@@ -31,11 +32,10 @@ const (
 	hiddenKinds
 )
 
-// What came of reading a damaged batch once more.
+// What came of reading a damaged batch once more: metrics.refetches is in this order.
 const (
 	healed = iota
 	stillDamaged
-	refetchResults
 )
 
 // Results of a request: first those of streams that did not fail, then the kinds of Error.
@@ -50,33 +50,32 @@ type metrics struct {
 	records   prometheus.Counter
 	served    [readKinds]prometheus.Counter
 	fileBytes prometheus.Counter
-	skipped   [hiddenKinds]prometheus.Counter
+	skipped   []prometheus.Counter
 	fallbacks prometheus.Counter
 	crcBytes  prometheus.Counter
-	refetches [refetchResults]prometheus.Counter
+	refetches []prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	requests := vec("coldtap_fetch_requests_total",
+	s := metric.For(reg)
+	requests := s.CounterVec("coldtap_fetch_requests_total",
 		"Reads by what was asked of them (open: nothing, or refused), isolation level and how they ended: an end reason, stopped by the caller, or a kind of error.",
 		"kind", "isolation", "result")
-	served := vec("coldtap_fetch_served_bytes_total", "Bytes of stored batches handed out, and bytes of segment files.", "kind")
-	skipped := vec("coldtap_fetch_skipped_batches_total",
-		"Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.", "reason")
-	refetches := vec("coldtap_fetch_damage_refetches_total",
-		"Batches read once more from the store because the bytes at hand were damaged, by what came of it: healed, damaged (as stored).", "result")
+	served := s.CounterVec("coldtap_fetch_served_bytes_total",
+		"Bytes of stored batches handed out, and bytes of segment files.", "kind")
 	m := &metrics{
-		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_records_total", Help: "Records handed out one by one."}),
-		fallbacks: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_index_fallbacks_total",
-			Help: "Positions of an offset index where no batch for the offset began, so that an earlier position was read from."}),
-		crcBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_fetch_crc_checked_bytes_total",
-			Help: "Bytes of batches whose checksum was computed."}),
+		records: s.Counter("coldtap_fetch_records_total", "Records handed out one by one."),
+		skipped: metric.Values(s.CounterVec("coldtap_fetch_skipped_batches_total",
+			"Batches passed over: below the start, of an aborted transaction, holding a transaction marker, or outside the range of time.",
+			"reason"), "before_start", "aborted", "control", "timestamp"),
+		fallbacks: s.Counter("coldtap_fetch_index_fallbacks_total",
+			"Positions of an offset index where no batch for the offset began, so that an earlier position was read from."),
+		crcBytes: s.Counter("coldtap_fetch_crc_checked_bytes_total", "Bytes of batches whose checksum was computed."),
+		refetches: metric.Values(s.CounterVec("coldtap_fetch_damage_refetches_total",
+			"Batches read once more from the store because the bytes at hand were damaged, by what came of it: healed, damaged (as stored).",
+			"result"), "healed", "damaged"),
 	}
-	m.refetches[healed] = refetches.WithLabelValues("healed")
-	m.refetches[stillDamaged] = refetches.WithLabelValues("damaged")
+	s.Must()
 	for kind, name := range [readKinds]string{"open", "raw", "records", "offset"} {
 		for isolation, level := range [2]string{"read_committed", "read_uncommitted"} {
 			for result := range results {
@@ -95,12 +94,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.served[readRaw] = served.WithLabelValues("raw")
 	m.served[readRecords] = served.WithLabelValues("records")
 	m.fileBytes = served.WithLabelValues("file")
-	for reason, name := range [hiddenKinds]string{"before_start", "aborted", "control", "timestamp"} {
-		m.skipped[reason] = skipped.WithLabelValues(name)
-	}
-	if reg != nil {
-		reg.MustRegister(requests, served, skipped, m.records, m.fallbacks, m.crcBytes, refetches)
-	}
 	return m
 }
 

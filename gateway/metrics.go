@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"time"
+
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -21,47 +24,33 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_gateway_requests_total",
-		Help: "HTTP requests answered, by route and status. An answer that broke after its status line counts with that status.",
-	}, []string{"route", "status"})
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "coldtap_gateway_request_duration_seconds",
-		Help:    "Time from a request's header to the last byte of its answer, slow clients included.",
-		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
-	}, []string{"route"})
+	s := metric.For(reg)
+	requests := s.CounterVec("coldtap_gateway_requests_total",
+		"HTTP requests answered, by route and status. An answer that broke after its status line counts with that status.",
+		"route", "status")
+	duration := s.HistogramVec("coldtap_gateway_request_duration_seconds",
+		"Time from a request's header to the last byte of its answer, slow clients included.",
+		prometheus.ExponentialBuckets(0.0005, 4, 10), "route")
 	m := &metrics{
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_gateway_response_bytes_total",
-			Help: "Bytes of answers' bodies written.",
-		}),
-		broken: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_gateway_broken_answers_total",
-			Help: "Answers that broke after their status line because of the data, not of the client.",
-		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_gateway_panics_total",
-			Help: "Panics while serving a request. Each has a log line with its stack; each is a bug.",
-		}),
+		bytes: s.Counter("coldtap_gateway_response_bytes_total", "Bytes of answers' bodies written."),
+		broken: s.Counter("coldtap_gateway_broken_answers_total",
+			"Answers that broke after their status line because of the data, not of the client."),
+		panics: s.Counter("coldtap_gateway_panics_total",
+			"Panics while serving a request. Each has a log line with its stack; each is a bug."),
 	}
+	s.Must()
 	for r := range m.requests {
 		for i, status := range statuses {
 			m.requests[r][i] = requests.WithLabelValues(route(r).String(), strconv.Itoa(status))
 		}
 		m.duration[r] = duration.WithLabelValues(route(r).String())
 	}
-	if reg != nil {
-		reg.MustRegister(requests, duration, m.bytes, m.broken, m.panics)
-	}
 	return m
 }
 
 func (m *metrics) observe(r route, status int, took time.Duration, bytes int64) {
-	for i, s := range statuses {
-		if s == status {
-			m.requests[r][i].Inc()
-			break
-		}
+	if i := slices.Index(statuses[:], status); i >= 0 {
+		m.requests[r][i].Inc()
 	}
 	m.duration[r].Observe(took.Seconds())
 	m.bytes.Add(float64(bytes))

@@ -1,15 +1,18 @@
 package indexcache
 
 import (
+	"slices"
+
+	"coldtap/internal/metric"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
 	hits, joins, loads prometheus.Counter
 	failures           prometheus.Counter
 	tooLarge           prometheus.Counter
-	damaged            map[string]prometheus.Counter // by file
+	damaged            *prometheus.CounterVec
 	seconds            prometheus.Histogram
 }
 
@@ -17,58 +20,43 @@ type metrics struct {
 var fileLabels = []string{"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "other"}
 
 func newMetrics(reg prometheus.Registerer, c *Cache) *metrics {
-	f := promauto.With(reg)
-	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_indexcache_requests_total",
-		Help: "Requests for a segment's indexes: hit = they were cached, joined = another request was loading them, loaded = this request began to load them.",
-	}, []string{"result"})
+	s := metric.For(reg)
+	requests := s.CounterVec("coldtap_indexcache_requests_total",
+		"Requests for a segment's indexes: hit = they were cached, joined = another request was loading them, loaded = this request began to load them.",
+		"result")
 	m := &metrics{
-		hits:  requests.WithLabelValues("hit"),
-		joins: requests.WithLabelValues("joined"),
-		loads: requests.WithLabelValues("loaded"),
-		failures: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_indexcache_load_failures_total",
-			Help: "Loads of a segment's indexes that failed.",
-		}),
-		tooLarge: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_indexcache_too_large_total",
-			Help: "Loaded indexes that were served but not kept because they are larger than the cache has room for.",
-		}),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "coldtap_indexcache_load_seconds",
-			Help:    "How long loads of a segment's indexes took, failed ones included.",
-			Buckets: prometheus.ExponentialBuckets(0.002, 2, 15),
-		}),
-		damaged: make(map[string]prometheus.Counter),
+		hits:     requests.WithLabelValues("hit"),
+		joins:    requests.WithLabelValues("joined"),
+		loads:    requests.WithLabelValues("loaded"),
+		failures: s.Counter("coldtap_indexcache_load_failures_total", "Loads of a segment's indexes that failed."),
+		tooLarge: s.Counter("coldtap_indexcache_too_large_total",
+			"Loaded indexes that were served but not kept because they are larger than the cache has room for."),
+		seconds: s.Histogram("coldtap_indexcache_load_seconds",
+			"How long loads of a segment's indexes took, failed ones included.", prometheus.ExponentialBuckets(0.002, 2, 15)),
+		damaged: s.CounterVec("coldtap_indexcache_damaged_files_total",
+			"Damaged small files of segments, by file. A damaged index makes reads slower, a damaged txnindex makes read_committed fail.",
+			"file"),
 	}
-	damaged := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_indexcache_damaged_files_total",
-		Help: "Damaged small files of segments, by file. A damaged index makes reads slower, a damaged txnindex makes read_committed fail.",
-	}, []string{"file"})
-	for _, file := range fileLabels {
-		m.damaged[file] = damaged.WithLabelValues(file)
-	}
+	metric.Values(m.damaged, fileLabels...)
 	for part, bytes := range map[string]func() int64{
 		"window":   c.windowBytes,
 		"frequent": c.policy.frequentBytes,
 		"loading":  c.loading.InUse,
 	} {
-		f.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "coldtap_indexcache_bytes",
-			Help:        "Memory of the index cache, by part: window = the latest entries, frequent = those asked for often, loading = reserved by loads.",
-			ConstLabels: prometheus.Labels{"part": part},
-		}, func() float64 { return float64(bytes()) })
+		metric.GaugeFunc(s, "coldtap_indexcache_bytes",
+			"Memory of the index cache, by part: window = the latest entries, frequent = those asked for often, loading = reserved by loads.",
+			bytes, "part", part)
 	}
+	s.Must()
 	return m
 }
 
 func (m *metrics) countDamaged(damaged []string) {
 	for _, file := range damaged {
-		counter := m.damaged[file]
-		if counter == nil {
-			counter = m.damaged["other"]
+		if !slices.Contains(fileLabels, file) {
+			file = "other"
 		}
-		counter.Inc()
+		m.damaged.WithLabelValues(file).Inc()
 	}
 }
 

@@ -3,6 +3,8 @@ package offload
 import (
 	"errors"
 
+	"coldtap/internal/metric"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -23,34 +25,23 @@ type metrics struct {
 
 // newMetrics registers the metrics, or finds those that an earlier run registered: each run of one process counts on.
 func newMetrics(reg prometheus.Registerer) *metrics {
+	made := metric.For(nil)
 	m := &metrics{
-		segments: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coldtap_offload_segments_total",
-			Help: "Segments worked on, by result: copied (FINISHED), damaged (the partition stopped there), " +
-				"hole (damaged and given up), failed (store or catalog).",
-		}, []string{"result"})),
-		bytes: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_offload_copied_bytes_total",
-			Help: "Bytes of the logs of segments that were copied.",
-		})),
-		stopped: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coldtap_offload_partitions_stopped_total",
-			Help: "Partitions that were not copied as far as they could have been, by reason.",
-		}, []string{"reason"})),
-		rebuilt: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coldtap_offload_indexes_rebuilt_total",
-			Help: "Index files that were missing or wrong and were made anew from the log, by kind of file.",
-		}, []string{"file"})),
+		segments: register(reg, made.CounterVec("coldtap_offload_segments_total",
+			"Segments worked on, by result: copied (FINISHED), damaged (the partition stopped there), "+
+				"hole (damaged and given up), failed (store or catalog).", "result")),
+		bytes: register(reg, made.Counter("coldtap_offload_copied_bytes_total",
+			"Bytes of the logs of segments that were copied.")),
+		stopped: register(reg, made.CounterVec("coldtap_offload_partitions_stopped_total",
+			"Partitions that were not copied as far as they could have been, by reason.", "reason")),
+		rebuilt: register(reg, made.CounterVec("coldtap_offload_indexes_rebuilt_total",
+			"Index files that were missing or wrong and were made anew from the log, by kind of file.", "file")),
 	}
-	for _, result := range []string{resultCopied, resultDamaged, resultHole, resultFailed} {
-		m.segments.WithLabelValues(result)
-	}
+	metric.Values(m.segments, resultCopied, resultDamaged, resultHole, resultFailed)
 	for _, reason := range failures {
 		m.stopped.WithLabelValues(reason.label())
 	}
-	for _, file := range []string{"index", "timeindex", "txnindex"} {
-		m.rebuilt.WithLabelValues(file)
-	}
+	metric.Values(m.rebuilt, "index", "timeindex", "txnindex")
 	return m
 }
 

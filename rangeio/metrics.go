@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"coldtap/internal/errkind"
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 const (
@@ -35,54 +35,30 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	f := promauto.With(reg)
-	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_rangeio_requests_total",
-		Help: "Attempts at store operations, by operation and result (ok or the kind of error).",
-	}, []string{"op", "result"})
-	retries := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_rangeio_retries_total",
-		Help: "Attempts beyond the first of an operation, resumed bodies included.",
-	}, []string{"op"})
-	duration := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "coldtap_rangeio_request_duration_seconds",
-		Help:    "Time of one attempt until its answer was complete or had failed.",
-		Buckets: latencyBuckets,
-	}, []string{"op"})
+	s := metric.For(reg)
+	requests := s.CounterVec("coldtap_rangeio_requests_total",
+		"Attempts at store operations, by operation and result (ok or the kind of error).", "op", "result")
+	retries := s.CounterVec("coldtap_rangeio_retries_total",
+		"Attempts beyond the first of an operation, resumed bodies included.", "op")
+	duration := s.HistogramVec("coldtap_rangeio_request_duration_seconds",
+		"Time of one attempt until its answer was complete or had failed.", latencyBuckets, "op")
 	m := &metrics{
 		requests: map[string]map[Kind]prometheus.Counter{},
 		retries:  map[string]prometheus.Counter{},
 		duration: map[string]prometheus.Observer{},
-		firstByte: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "coldtap_rangeio_first_byte_seconds",
-			Help:    "Time from sending a read to the first byte of its body.",
-			Buckets: latencyBuckets,
-		}),
-		inFlight: f.NewGauge(prometheus.GaugeOpts{
-			Name: "coldtap_rangeio_requests_in_flight",
-			Help: "Attempts at store operations now running.",
-		}),
-		readable: f.NewGauge(prometheus.GaugeOpts{
-			Name: "coldtap_rangeio_store_readable",
-			Help: "0 while the store cannot be read: of some objects that the metadata names none could be read when they were asked for last.",
-		}),
-		requested: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_rangeio_requested_bytes_total",
-			Help: "Bytes that callers asked to read, each counted once however often it was fetched.",
-		}),
-		fetched: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_rangeio_fetched_bytes_total",
-			Help: "Body bytes received from the store.",
-		}),
-		refetched: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_rangeio_refetched_bytes_total",
-			Help: "Body bytes received in vain: thrown away with a failed read or fetched once more.",
-		}),
-		written: f.NewCounter(prometheus.CounterOpts{
-			Name: "coldtap_rangeio_written_bytes_total",
-			Help: "Bytes of objects whose writing was confirmed.",
-		}),
+		firstByte: s.Histogram("coldtap_rangeio_first_byte_seconds",
+			"Time from sending a read to the first byte of its body.", latencyBuckets),
+		inFlight: s.Gauge("coldtap_rangeio_requests_in_flight", "Attempts at store operations now running."),
+		readable: s.Gauge("coldtap_rangeio_store_readable",
+			"0 while the store cannot be read: of some objects that the metadata names none could be read when they were asked for last."),
+		requested: s.Counter("coldtap_rangeio_requested_bytes_total",
+			"Bytes that callers asked to read, each counted once however often it was fetched."),
+		fetched: s.Counter("coldtap_rangeio_fetched_bytes_total", "Body bytes received from the store."),
+		refetched: s.Counter("coldtap_rangeio_refetched_bytes_total",
+			"Body bytes received in vain: thrown away with a failed read or fetched once more."),
+		written: s.Counter("coldtap_rangeio_written_bytes_total", "Bytes of objects whose writing was confirmed."),
 	}
+	s.Must()
 	for _, op := range ops {
 		m.requests[op] = map[Kind]prometheus.Counter{0: requests.WithLabelValues(op, "ok")}
 		for k := NotFound; k <= lastKind; k++ {

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"coldtap/catalog"
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -17,25 +18,22 @@ type metrics struct {
 
 // newMetrics registers them, if there is where.
 func newMetrics(reg prometheus.Registerer, a *Archive) (*metrics, error) {
-	common, err := catalog.NewMetrics(reg, a)
-	if err != nil {
-		return nil, err
-	}
+	s := metric.For(reg)
 	m := &metrics{
-		Metrics: common,
-		read: prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_catalog_archive_manifests_read_total",
-			Help: "Manifests that were read from the store, neither known from an earlier listing nor from the snapshot file."}),
-		objects: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_archive_objects",
-			Help: "Objects that the newest complete listing had, of the layout or not."}),
-		took: prometheus.NewGauge(prometheus.GaugeOpts{Name: "coldtap_catalog_archive_listing_seconds",
-			Help: "How long the newest complete listing took, its manifests included."}),
-		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coldtap_catalog_archive_problems",
-			Help: "What the newest complete listing found that is left out or stands in readers' way, by problem."}, []string{"problem"}),
+		Metrics: catalog.NewMetrics(s, a),
+		read: s.Counter("coldtap_catalog_archive_manifests_read_total",
+			"Manifests that were read from the store, neither known from an earlier listing nor from the snapshot file."),
+		objects: s.Gauge("coldtap_catalog_archive_objects",
+			"Objects that the newest complete listing had, of the layout or not."),
+		took: s.Gauge("coldtap_catalog_archive_listing_seconds",
+			"How long the newest complete listing took, its manifests included."),
+		problems: s.GaugeVec("coldtap_catalog_archive_problems",
+			"What the newest complete listing found that is left out or stands in readers' way, by problem.", "problem"),
 	}
 	for _, p := range Problems() {
 		m.problems.WithLabelValues(string(p))
 	}
-	return m, catalog.Register(reg, m.read, m.objects, m.took, m.problems)
+	return m, s.Err()
 }
 
 func (m *metrics) manifestsRead(n int64) { m.read.Add(float64(n)) }

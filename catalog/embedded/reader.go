@@ -14,6 +14,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/internal/episode"
+	"coldtap/internal/metric"
 	"coldtap/internal/refresh"
 	"coldtap/tier"
 
@@ -78,8 +79,9 @@ func OpenReader(ctx context.Context, path string, opt ReaderOptions) (*Reader, e
 		r.interval = defaultPoll
 	}
 	r.view.Store(&view{tier: tier.New(), head: head{lastChange: -1}})
-	var err error
-	if r.metrics, err = catalog.NewMetrics(opt.Registerer, r); err != nil {
+	registered := metric.For(opt.Registerer)
+	r.metrics = catalog.NewMetrics(registered, r)
+	if err := registered.Err(); err != nil {
 		return nil, &catalog.Error{Kind: catalog.Unavailable, Op: opFollow, Err: err}
 	}
 	r.poll(ctx)

@@ -60,7 +60,7 @@ func TestUncleanElectionOfTheMetadataTopic(t *testing.T) {
 	f := s.open(t, Options{Snapshot: path, Registerer: reg})
 	ready(t, f)
 	told := parted()
-	until(t, f, func() bool { return metric(t, reg, "coldtap_catalog_full_loads_total", "") == 2 })
+	until(t, f, func() bool { return sampleOf(t, reg, "coldtap_catalog_full_loads_total", "") == 2 })
 	if got := <-told; got != want {
 		t.Errorf("it was read up to %+v, want %+v", got, want)
 	}

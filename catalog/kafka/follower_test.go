@@ -138,14 +138,14 @@ func TestN16BadRecordsCostThemselvesOnly(t *testing.T) {
 		}
 	}
 	for kind, want := range map[Kind]float64{NullValue: 1, Malformed: 2, UnknownFrame: 1, UnknownRecord: 3, UnknownVersion: 1, TooLarge: 0} {
-		if got := metric(t, reg, "coldtap_catalog_topic_unreadable_records_total", errkind.Label(kind)); got != want {
+		if got := sampleOf(t, reg, "coldtap_catalog_topic_unreadable_records_total", errkind.Label(kind)); got != want {
 			t.Errorf("%v of %v, want %v", got, kind, want)
 		}
 		if got := strings.Count(log.String(), "kind="+errkind.Label(kind)); got != min(1, int(want)) {
 			t.Errorf("%v is logged %d times", kind, got)
 		}
 	}
-	if got := metric(t, reg, "coldtap_catalog_rejected_changes_total", tier.ReasonUnknownSegment); got != 2 {
+	if got := sampleOf(t, reg, "coldtap_catalog_rejected_changes_total", tier.ReasonUnknownSegment); got != 2 {
 		t.Errorf("%v updates of unknown segments", got)
 	}
 	// It goes on behind them.
@@ -155,8 +155,8 @@ func TestN16BadRecordsCostThemselvesOnly(t *testing.T) {
 	}
 }
 
-// metric gives a sample's value; label is the value of its one label, empty for none.
-func metric(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
+// sampleOf gives a sample's value; label is the value of its one label, empty for none.
+func sampleOf(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -249,7 +249,7 @@ func TestBrokersAwayAndBack(t *testing.T) {
 	if err := f.Ready(); err != nil || f.Snapshot().Segments() != 1 {
 		t.Errorf("%v with %d segments", err, f.Snapshot().Segments())
 	}
-	if metric(t, reg, "coldtap_catalog_polls_total", "unavailable") == 0 || metric(t, reg, "coldtap_catalog_topic_view_age_seconds", "") < 0 {
+	if sampleOf(t, reg, "coldtap_catalog_polls_total", "unavailable") == 0 || sampleOf(t, reg, "coldtap_catalog_topic_view_age_seconds", "") < 0 {
 		t.Error("no metric says it")
 	}
 	s.fail(-1, false)
@@ -463,7 +463,7 @@ func TestRecordsOutOfPlaceCount(t *testing.T) {
 	if n := f.Snapshot().Segments(); n != 1 {
 		t.Errorf("%d segments", n)
 	}
-	if n := metric(t, reg, "coldtap_catalog_topic_misplaced_records_total", ""); n != 2 {
+	if n := sampleOf(t, reg, "coldtap_catalog_topic_misplaced_records_total", ""); n != 2 {
 		t.Errorf("%v records are out of place", n)
 	}
 }

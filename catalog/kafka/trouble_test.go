@@ -25,7 +25,7 @@ func TestTroubleIsLoggedOnce(t *testing.T) {
 	f := s.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: reg, patience: 1})
 	ready(t, f)
 	s.fail(-1, true)
-	until(t, f, func() bool { return metric(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 4 })
+	until(t, f, func() bool { return sampleOf(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 4 })
 	s.fail(-1, false)
 	until(t, f, func() bool { return f.Status().Trouble == nil })
 	for line, want := range map[string]int{"level=WARN": 1, "the metadata topic cannot be followed": 1, "the metadata topic is followed again": 1} {
@@ -103,7 +103,7 @@ func TestOneLeaderThatStaysAwayIsTrouble(t *testing.T) {
 	s.noFetch = 2
 	s.serve = func(req *kmsg.FetchRequest) kmsg.Response { req.MaxWaitMillis = 0; return nil }
 	s.mu.Unlock()
-	until(t, f, func() bool { return metric(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 6 })
+	until(t, f, func() bool { return sampleOf(t, reg, "coldtap_catalog_polls_total", "unavailable") >= 6 })
 	s.mu.Lock()
 	s.noFetch, s.serve = -1, nil
 	s.mu.Unlock()

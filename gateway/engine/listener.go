@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"coldtap/internal/episode"
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -89,15 +90,11 @@ func transient(err error) (kind syscall.Errno, yes bool) {
 
 // AcceptErrors makes the counter of one plane.
 func AcceptErrors(reg prometheus.Registerer, plane string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{
-		Name:        "coldtap_gateway_accept_errors_total",
-		Help:        "Connections that could not be accepted at first, by plane (data or admin), because the process or the system was short of something, mostly file descriptors.",
-		ConstLabels: prometheus.Labels{"plane": plane},
-	})
-	if reg != nil {
-		reg.MustRegister(c)
-	}
-	return c
+	s := metric.For(reg)
+	defer s.Must()
+	return s.Counter("coldtap_gateway_accept_errors_total",
+		"Connections that could not be accepted at first, by plane (data or admin), because the process or the system was short of something, mostly file descriptors.",
+		"plane", plane)
 }
 
 // OnLoopback says whether only this machine reaches the listener.

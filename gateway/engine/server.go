@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"coldtap/internal/budget"
+	"coldtap/internal/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
@@ -185,26 +186,19 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	cut := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "coldtap_gateway_cut_clients_total",
-		Help: "Clients whose answer was ended: gone before it began, stalled for the stall timeout, stalled the longest under memory pressure, or still running at the drain limit.",
-	}, []string{"reason"})
+	s := metric.For(reg)
+	cut := s.CounterVec("coldtap_gateway_cut_clients_total",
+		"Clients whose answer was ended: gone before it began, stalled for the stall timeout, stalled the longest under memory pressure, or still running at the drain limit.",
+		"reason")
 	m := &metrics{
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coldtap_gateway_in_flight_requests",
-			Help: "Requests being answered now.",
-		}),
-		stalled: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coldtap_gateway_stalled_clients",
-			Help: "Clients that have not taken the current slice of at most 1 MiB for a quarter of a second, as of the last look.",
-		}),
+		inFlight: s.Gauge("coldtap_gateway_in_flight_requests", "Requests being answered now."),
+		stalled: s.Gauge("coldtap_gateway_stalled_clients",
+			"Clients that have not taken the current slice of at most 1 MiB for a quarter of a second, as of the last look."),
 		acceptErrors: AcceptErrors(reg, "data"),
 	}
+	s.Must()
 	for r := cutGone; r < cutReasons; r++ {
 		m.cut[r] = cut.WithLabelValues(r.String())
-	}
-	if reg != nil {
-		reg.MustRegister(cut, m.inFlight, m.stalled)
 	}
 	return m
 }

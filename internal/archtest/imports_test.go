@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/errkind":    {},
 	"internal/sample":     {},
 	"internal/jsonenc":    {"segment"},
+	"internal/metric":     {},
 	"internal/invariants": {},
 	"internal/readcost":   {},
 	"internal/readlimit":  {},

@@ -16,6 +16,7 @@ import (
 	"coldtap/fetch"
 	"coldtap/indexcache"
 	"coldtap/internal/budget"
+	"coldtap/internal/metric"
 	"coldtap/internal/readcost"
 	"coldtap/layout"
 	"coldtap/readahead"
@@ -86,10 +87,13 @@ func New(o Options) (*ReadPath, error) {
 		return nil, errors.Join(err, chunks.Close(context.Background()))
 	}
 	decode := budget.NewWithReserve(o.DecodeMemory, min(o.DecodeMemory/16, smallReserve))
-	if o.Registerer != nil {
-		if err := registerDecode(o.Registerer, decode); err != nil {
-			return nil, errors.Join(err, indexes.Close(context.Background()), chunks.Close(context.Background()))
-		}
+	shared := metric.For(o.Registerer) // no room owns the budget that they share
+	metric.GaugeFunc(shared, "coldtap_decode_memory_bytes",
+		"Memory for decompression and for bodies being built, the bound.", decode.Size)
+	metric.GaugeFunc(shared, "coldtap_decode_memory_in_use_bytes",
+		"Memory reserved for decompression and for bodies being built.", decode.InUse)
+	if err := shared.Err(); err != nil {
+		return nil, errors.Join(err, indexes.Close(context.Background()), chunks.Close(context.Background()))
 	}
 	service := fetch.New(fetch.Config{
 		Source:  o.Source,
@@ -158,15 +162,3 @@ func (l *log) LoadChunk(
 // smallReserve is the most of the decode memory that is kept for small reservations: the first blocks of 128 answers of
 // records, or as many batches of the usual size.
 const smallReserve = 8 << 20
-
-// registerDecode shows the decode budget, which rooms share, so none of them owns its metric.
-func registerDecode(r prometheus.Registerer, decode *budget.Budget) error {
-	gauge := func(name, help string, value func() int64) error {
-		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return float64(value()) }))
-	}
-	return errors.Join(
-		gauge("coldtap_decode_memory_bytes", "Memory for decompression and for bodies being built, the bound.", decode.Size),
-		gauge("coldtap_decode_memory_in_use_bytes", "Memory reserved for decompression and for bodies being built.", decode.InUse),
-	)
-}

@@ -1,6 +1,10 @@
 package aiven
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"coldtap/internal/metric"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	manifests prometheus.Counter
@@ -10,25 +14,19 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, space *workspace) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "coldtap_layout_" + name, Help: help})
-	}
+	s := metric.For(r)
 	m := &metrics{
-		manifests: counter("manifest_loads_total", "Manifests of segments that were read from the store."),
-		opened:    counter("chunks_opened_total", "Stored chunks that were decrypted and decompressed."),
-		reused:    counter("chunks_reused_total", "Parts of stored chunks that were served from a chunk still open."),
-		damaged:   counter("chunks_damaged_total", "Reads that failed because a stored chunk could not be decrypted or decompressed."),
+		manifests: s.Counter("coldtap_layout_manifest_loads_total", "Manifests of segments that were read from the store."),
+		opened:    s.Counter("coldtap_layout_chunks_opened_total", "Stored chunks that were decrypted and decompressed."),
+		reused: s.Counter("coldtap_layout_chunks_reused_total",
+			"Parts of stored chunks that were served from a chunk still open."),
+		damaged: s.Counter("coldtap_layout_chunks_damaged_total",
+			"Reads that failed because a stored chunk could not be decrypted or decompressed."),
 	}
-	if r != nil {
-		r.MustRegister(m.manifests, m.opened, m.reused, m.damaged,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "coldtap_layout_memory_bytes",
-				Help: "Memory in buffers for stored and open chunks, blank ones included.",
-			}, func() float64 { return float64(space.inUse()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "coldtap_layout_memory_limit_bytes",
-				Help: "The most that coldtap_layout_memory_bytes can be.",
-			}, func() float64 { return float64(space.limit) }))
-	}
+	metric.GaugeFunc(s, "coldtap_layout_memory_bytes",
+		"Memory in buffers for stored and open chunks, blank ones included.", space.inUse)
+	metric.GaugeFunc(s, "coldtap_layout_memory_limit_bytes",
+		"The most that coldtap_layout_memory_bytes can be.", func() int64 { return space.limit })
+	s.Must()
 	return m
 }
