@@ -61,7 +61,8 @@ func (s *Set) GaugeVec(name, help string, labels ...string) *prometheus.GaugeVec
 
 // GaugeFunc makes a gauge that is read off when it is asked for.
 func GaugeFunc[N int | int32 | int64 | float64](s *Set, name, help string, value func() N, label ...string) {
-	Add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts(name, help, label)), func() float64 { return float64(value()) }))
+	read := func() float64 { return float64(value()) }
+	Add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts(name, help, label)), read))
 }
 
 func (s *Set) Histogram(name, help string, buckets []float64) prometheus.Histogram {
