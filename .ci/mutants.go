@@ -1,4 +1,4 @@
-// Mutants reports what go-gremlins found in a room: mutants ROOM REPORT.json. Those named in .ci/equivalents are left
+// Command mutants reports what go-gremlins found in a room: mutants ROOM REPORT.json. Those named in .ci/equivalents are left
 // out of the share.
 package main
 

@@ -65,7 +65,7 @@ type Keys interface {
 
 // Manifests finds segments in a listing, of a store that is its own metadata. All methods may be called concurrently;
 // each read sends a few requests, so callers bound how many run at a time. Implementations bound the memory that their
-// reads take, since whoever may write to the bucket chooses its objects' sizes.
+// reads take, since the sizes of objects are those that their writers chose.
 //
 // Errors are *rangeio.Error (the store's) or *Error (the object's content). The latter wraps ErrVersion, ErrUndescribed
 // or ErrMisplaced where one of them is the reason.

@@ -63,10 +63,7 @@ func (s *azureStore) Open(ctx context.Context, key string, off, n int64, etag st
 		out.Body.Close()
 		return nil, Info{}, noObject(opGet, key)
 	}
-	answer := rangeAnswer{contentLength: -1}
-	if out.ContentRange != nil {
-		answer.contentRange = *out.ContentRange
-	}
+	answer := rangeAnswer{out.ContentRange, -1}
 	if out.ContentLength != nil {
 		answer.contentLength = *out.ContentLength
 	}

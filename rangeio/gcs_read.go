@@ -67,7 +67,10 @@ func gcsAnswer(res *http.Response, off, n int64) (Info, int64, error) {
 	if h.Get("X-Goog-Stored-Content-Encoding") == "gzip" && h.Get("Content-Encoding") != "gzip" {
 		return Info{}, 0, errors.New("the store unpacked the object on the way")
 	}
-	answer := rangeAnswer{h.Get("Content-Range"), res.ContentLength}
+	answer := rangeAnswer{contentLength: res.ContentLength}
+	if ranges := h.Values("Content-Range"); len(ranges) > 0 {
+		answer.contentRange = &ranges[0]
+	}
 	stored := int64(-1)
 	if s := h.Get("X-Goog-Stored-Content-Length"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 63)
@@ -75,7 +78,7 @@ func gcsAnswer(res *http.Response, off, n int64) (Info, int64, error) {
 			return Info{}, 0, fmt.Errorf("stored length %.40q", s)
 		}
 		stored = int64(n)
-		if answer.contentRange == "" && answer.contentLength < 0 {
+		if answer.contentRange == nil && answer.contentLength < 0 {
 			answer.contentLength = stored // sent in pieces
 		}
 	}

@@ -135,6 +135,20 @@ func TestGCSLyingAnswers(t *testing.T) {
 			}
 		})
 	}
+	// A part with an empty header is not taken for the whole object.
+	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Range", "")
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(206)
+		w.Write(content[:100])
+		return true
+	}
+	if body, info, err := b.Open(t.Context(), "o", 0, 100, ""); err == nil {
+		body.Close()
+		t.Errorf("believed: %+v", info)
+	} else {
+		rangeiotest.IsKind(t, err, rangeio.BadAnswer)
+	}
 	// A server that is deaf to conditions.
 	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()

@@ -87,14 +87,14 @@ func checkRange(key string, off, n int64) *Error {
 
 // rangeAnswer is what the headers of an answer to a GET claim.
 type rangeAnswer struct {
-	contentRange  string // "" = the whole object
-	contentLength int64  // -1 = not said
+	contentRange  *string // nil = the whole object, which an empty header does not promise
+	contentLength int64   // -1 = not said
 }
 
 // check compares the claims with the question. It gives the size of the whole object and the number of body bytes to
 // expect.
 func (a rangeAnswer) check(off, n int64) (size, length int64, err error) {
-	if a.contentRange == "" {
+	if a.contentRange == nil {
 		switch {
 		case a.contentLength < 0:
 			return 0, 0, errors.New("answer without a length")
@@ -105,7 +105,7 @@ func (a rangeAnswer) check(off, n int64) (size, length int64, err error) {
 		}
 		return 0, 0, fmt.Errorf("asked for %d bytes at %d, got the whole object", n, off)
 	}
-	r, err := parseContentRange(a.contentRange)
+	r, err := parseContentRange(*a.contentRange)
 	if err != nil {
 		return 0, 0, err
 	}
