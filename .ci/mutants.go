@@ -1,5 +1,5 @@
-// Command mutants reports what go-gremlins found in a room: mutants ROOM REPORT.json. Those named in .ci/equivalents are left
-// out of the share.
+// Command mutants reports what go-gremlins found in a room: mutants ROOM REPORT.json. Those named in .ci/equivalents
+// are left out of the share.
 package main
 
 import (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -109,12 +110,12 @@ func TestLeaderThatRefusesItsOwnStart(t *testing.T) {
 
 // slowly is a cluster of which one view takes until it is let go.
 type slowly struct {
-	*calm
+	*scriptedcluster.Cluster
 	turns chan chan struct{} // what the next Refresh waits for, after it has told so once
 }
 
 func (s *slowly) Refresh(ctx context.Context) error {
-	err := s.calm.Refresh(ctx)
+	err := s.Cluster.Refresh(ctx)
 	select {
 	case turn := <-s.turns:
 		turn <- struct{}{}
@@ -128,7 +129,7 @@ func (s *slowly) Refresh(ctx context.Context) error {
 func TestAnAnswerForAViewThatWasReplaced(t *testing.T) {
 	s := newHarness(t, 1)
 	s.write(t, 1, finished(1, orders3, 0, 99)...)
-	c := &slowly{&calm{}, make(chan chan struct{}, 1)}
+	c := &slowly{&scriptedcluster.Cluster{}, make(chan chan struct{}, 1)}
 	f := s.open(t, Options{Cluster: c})
 	ready(t, f)
 	old := f.view.Load()

@@ -14,6 +14,7 @@ import (
 	"coldtap/cluster"
 	"coldtap/internal/errkind"
 	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -207,7 +208,8 @@ func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
 	s := newHarness(t, 4)
 	s.write(t, 4, finished(1, orders3, 0, 99)...)
 	s.fail(kmsg.Fetch.Int16(), true)
-	c := &calm{away: errors.New("away")}
+	c := &scriptedcluster.Cluster{}
+	c.SetAway(errors.New("away"))
 	f := s.open(t, Options{Cluster: c})
 	until(t, f, func() bool { return f.Status().Trouble != nil })
 	wantKind(t, f.Ready(), catalog.NotReady)
@@ -219,12 +221,10 @@ func TestH6NotReadyUntilAllIsKnown(t *testing.T) {
 	until(t, f, func() bool { return f.Snapshot().Segments() == 1 })
 	wantKind(t, f.Ready(), catalog.NotReady)
 	wantKind(t, f.Refresh(t.Context(), tier.PartitionID{}), catalog.Unavailable)
-	c.mu.Lock()
-	c.away = nil
-	c.mu.Unlock()
+	c.SetAway(nil)
 	ready(t, f)
-	if !slices.Equal(c.watches(), []segment.UUID{ordersID}) {
-		t.Errorf("%v are watched", c.watches())
+	if !slices.Equal(c.Watched(), []segment.UUID{ordersID}) {
+		t.Errorf("%v are watched", c.Watched())
 	}
 }
 
@@ -472,10 +472,10 @@ func TestRecordsOutOfPlaceCount(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	_, err := Open(t.Context(), Options{})
 	wantKind(t, err, catalog.Unavailable)
-	_, err = Open(t.Context(), Options{Cluster: &calm{}})
+	_, err = Open(t.Context(), Options{Cluster: &scriptedcluster.Cluster{}})
 	wantKind(t, err, catalog.Unavailable)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Open(done, Options{Cluster: &calm{}, Brokers: newHarness(t, 1).dial(t)})
+	_, err = Open(done, Options{Cluster: &scriptedcluster.Cluster{}, Brokers: newHarness(t, 1).dial(t)})
 	wantKind(t, err, catalog.Unavailable)
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 
 	"coldtap/cluster"
 	"coldtap/internal/testing/clusterfixture"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -41,7 +41,7 @@ type harness struct {
 
 func newHarness(t testing.TB, partitions int32, opts ...kfake.Opt) *harness {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.ClusterID("stand"), kfake.SeedTopics(partitions, Name)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.ClusterID(scriptedcluster.ID), kfake.SeedTopics(partitions, Name)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,86 +160,13 @@ func (s *harness) dumped(t testing.TB, f *clusterfixture.Fixture) {
 	}
 }
 
-// calm is a cluster that says what it was told to say.
-type calm struct {
-	mu      sync.Mutex
-	view    *cluster.View
-	away    error
-	hung    []int32 // brokers that lead and do not answer
-	denied  []segment.UUID
-	said    bool           // which topics there are; else nothing is known of any
-	watched []segment.UUID // ascending
-}
-
-func (c *calm) View() *cluster.View {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.view
-}
-
-func (c *calm) Refresh(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.away != nil {
-		return c.away
-	}
-	v := cluster.View{}
-	if c.view != nil {
-		v = *c.view
-	}
-	v.At = time.Now()
-	v.Topics = slices.Clone(v.Topics)
-	for i := range v.Topics {
-		t := &v.Topics[i]
-		t.Partitions = slices.Clone(t.Partitions)
-		for j := range t.Partitions {
-			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.denied, t.ID) && !slices.Contains(c.hung, p.Leader) {
-				p.BoundsAt = v.At
-			}
-		}
-	}
-	v.Missing = map[segment.UUID]cluster.Absence{}
-	for _, id := range c.watched {
-		if slices.Contains(c.denied, id) {
-			v.Missing[id] = cluster.TopicDenied
-		} else if _, ok := v.Topic(id); !ok && c.said {
-			v.Missing[id] = cluster.TopicGone
-		}
-	}
-	c.view = &v
-	return ctx.Err()
-}
-
-func (c *calm) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) error {
-	return c.Refresh(ctx)
-}
-
-func (c *calm) Watch(topics map[segment.UUID]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watched = slices.SortedFunc(maps.Keys(topics), func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
-}
-
-func (c *calm) watches() []segment.UUID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.watched
-}
-
-func (c *calm) say(topics ...cluster.Topic) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.said = true
-	c.view = &cluster.View{ClusterID: "stand", At: time.Now(), Topics: topics}
-}
-
 func (s *harness) open(t testing.TB, opt Options) *Follower {
 	t.Helper()
 	if opt.Brokers == nil {
 		opt.Brokers = s.dial(t)
 	}
 	if opt.Cluster == nil {
-		opt.Cluster = &calm{}
+		opt.Cluster = &scriptedcluster.Cluster{}
 	}
 	f, err := Open(t.Context(), opt)
 	if err != nil {
@@ -350,7 +277,7 @@ func unbounded(number int32) cluster.Partition {
 }
 
 // settled is a follower of a topic that holds records, and of a cluster that has topics.
-func settled(t *testing.T, c *calm, records ...Record) (*harness, *Follower) {
+func settled(t *testing.T, c *scriptedcluster.Cluster, records ...Record) (*harness, *Follower) {
 	t.Helper()
 	s := newHarness(t, 4)
 	s.write(t, 4, records...)

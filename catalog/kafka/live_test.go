@@ -9,6 +9,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -173,14 +174,14 @@ func TestADeletedTopicGoesInOneStep(t *testing.T) {
 
 // hesitant is a cluster that takes a few rounds until its answers fit each other.
 type hesitant struct {
-	*calm
+	*scriptedcluster.Cluster
 	rounds int
 	then   cluster.Partition
 }
 
 func (h *hesitant) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) error {
 	if h.rounds--; h.rounds == 0 {
-		h.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{h.then}})
+		h.Say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{h.then}})
 	}
 	return h.Refresh(ctx)
 }
@@ -189,8 +190,8 @@ func (h *hesitant) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) er
 func TestDeleteOnDisableIsSeenInOneStep(t *testing.T) {
 	before, after := bounded(3, 0, 300), bounded(3, 200, 300)
 	before.LocalStart, after.LocalStart = 200, 200
-	c := &hesitant{&calm{}, 3, after}
-	c.say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{before}})
+	c := &hesitant{&scriptedcluster.Cluster{}, 3, after}
+	c.Say(cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{before}})
 	s := newHarness(t, 4)
 	a, b := finished(1, orders3, 0, 99), finished(2, orders3, 100, 199)
 	s.write(t, 4, append(a, b...)...)

@@ -5,6 +5,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -18,8 +19,9 @@ func TestRefreshIsForAPartition(t *testing.T) {
 	unlikely.HighWatermark, unlikely.LastStable = -1, -1
 	pending.LineagePending = true
 	hung.Leader = 9
-	c := &calm{hung: []int32{9}}
-	c.say(
+	c := &scriptedcluster.Cluster{}
+	c.Hang(9)
+	c.Say(
 		cluster.Topic{ID: ordersID, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 9), hung, unbounded(2), bounded(3, 0, 200), unlikely, pending}},
 		cluster.Topic{ID: elsewhere, Name: "elsewhere", Partitions: []cluster.Partition{unbounded(0)}},
 	)
@@ -60,9 +62,7 @@ func TestRefreshIsForAPartition(t *testing.T) {
 			wantKind(t, err, catalog.Unavailable)
 		}
 	}
-	c.mu.Lock()
-	c.hung = nil
-	c.mu.Unlock()
+	c.Hang()
 	if err := f.Refresh(t.Context(), of(1)); err != nil {
 		t.Error(err)
 	}

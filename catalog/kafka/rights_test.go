@@ -1,16 +1,18 @@
 package kafka
 
 import (
-	"coldtap/catalog"
-	"coldtap/cluster"
-	"coldtap/segment"
-	"coldtap/tier"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"coldtap/catalog"
+	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
+	"coldtap/segment"
+	"coldtap/tier"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -21,22 +23,26 @@ import (
 
 // TestNothingIsKnownBeforeTheCluster has said a word.
 func TestNothingIsKnownBeforeTheCluster(t *testing.T) {
-	f := newHarness(t, 4).open(t, Options{Cluster: &calm{away: fmt.Errorf("away")}})
+	c := &scriptedcluster.Cluster{}
+	c.SetAway(fmt.Errorf("away"))
+	f := newHarness(t, 4).open(t, Options{Cluster: c})
 	wantKind(t, f.uncertain(orders3), catalog.NotReady)
 	wantKind(t, f.Include(t.Context(), "orders", segment.UUID{}), catalog.NotReady)
 }
 
 // TestManyDeniedTopics are shown in part.
 func TestManyDeniedTopics(t *testing.T) {
-	c := &calm{}
+	c := &scriptedcluster.Cluster{}
 	var records []Record
+	var denied []segment.UUID
 	for n := range byte(2 * deniedShown) {
 		id := segment.UUID{100 + n}
-		c.denied = append(c.denied, id)
+		denied = append(denied, id)
 		s := started(n, tier.PartitionID{Topic: id}, 0, 9)
 		s.Topic = fmt.Sprintf("topic-%02d", n)
 		records = append(records, s)
 	}
+	c.Deny(denied...)
 	_, f := settled(t, c, records...)
 	if s := f.Status(); len(s.Denied) != deniedShown || s.Denied[0] != "topic-00" || s.DeniedTopics != 2*deniedShown {
 		t.Errorf("%+v", s)

@@ -8,6 +8,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -19,8 +20,10 @@ func TestCertainty(t *testing.T) {
 	silent, unlikely, cut := unbounded(1), bounded(4, 0, 200), bounded(6, 0, 200)
 	silent.Leader, cut.Leader, cut.LineagePending = 9, 2, true
 	unlikely.HighWatermark, unlikely.LastStable = -1, -1
-	c := &scripted{hung: []int32{9}, denied: []segment.UUID{denied}}
-	c.say(orders(bounded(0, 0, 9), silent, unbounded(2), bounded(3, 0, 200), unlikely, cut))
+	c := &scriptedcluster.Cluster{}
+	c.Hang(9)
+	c.Deny(denied)
+	c.Say(orders(bounded(0, 0, 9), silent, unbounded(2), bounded(3, 0, 200), unlikely, cut))
 	changes := copied(1, "orders", orders3, 0, 99)
 	for name, id := range map[string]segment.UUID{"gone": gone, "denied": denied, "split": split} {
 		changes = append(changes, copied(int(id[0]), name, tier.PartitionID{Topic: id}, 0, 99)...)
@@ -94,10 +97,10 @@ func TestCertainty(t *testing.T) {
 	}
 
 	// Reported once is enough, whatever becomes of the leader.
-	c.say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), bounded(3, 0, 200)))
+	c.Say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), bounded(3, 0, 200)))
 	h.refreshed(t)
 	answered := c.View().At
-	c.hang(0)
+	c.Hang(0)
 	h.refreshed(t)
 	for n := range int32(4) {
 		if is := h.tier.Snapshot().Certainty(of(n)); is != (tier.Certainty{State: tier.BoundsStale, Since: answered}) {
@@ -108,15 +111,15 @@ func TestCertainty(t *testing.T) {
 	if h.refreshed(t) != before {
 		t.Error("that they are still stale made another view")
 	}
-	c.say(orders(unbounded(0), unbounded(1), unbounded(2), unbounded(3)))
+	c.Say(orders(unbounded(0), unbounded(1), unbounded(2), unbounded(3)))
 	h.refreshed(t)
 	for n := range int32(4) {
 		if err := h.doubt(of(n)); err != nil {
 			t.Error(err)
 		}
 	}
-	c.say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), bounded(3, 0, 200)))
-	c.hang()
+	c.Say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), bounded(3, 0, 200)))
+	c.Hang()
 	h.refreshed(t)
 	if is := h.tier.Snapshot().Certainty(of(0)); is != (tier.Certainty{}) {
 		t.Errorf("its leader answers again: %+v", is)
@@ -125,7 +128,7 @@ func TestCertainty(t *testing.T) {
 
 // TestNothingIsCertainBeforeTheCluster has said a word.
 func TestNothingIsCertainBeforeTheCluster(t *testing.T) {
-	h := prepare(&scripted{}, copied(1, "orders", orders3, 0, 99)...)
+	h := prepare(&scriptedcluster.Cluster{}, copied(1, "orders", orders3, 0, 99)...)
 	if is := h.Empty().Snapshot().Certainty(orders3); is.State != tier.BoundsUnknown || is.Reason == nil {
 		t.Errorf("an empty tier: %+v", is)
 	}
@@ -137,9 +140,9 @@ func TestNothingIsCertainBeforeTheCluster(t *testing.T) {
 
 // TestDeniedAfterItWasKnown: the bounds of before are used for a minute, then no more; they are back with the right.
 func TestDeniedAfterItWasKnown(t *testing.T) {
-	c := &scripted{}
+	c := &scriptedcluster.Cluster{}
 	topic := orders(bounded(3, 20, 200))
-	c.say(topic)
+	c.Say(topic)
 	h := start(t, c, copied(1, "orders", orders3, 0, 99)...)
 	reported := c.View().At
 	topic.Partitions[0].BoundsAt = reported
@@ -170,13 +173,14 @@ func TestDeniedAfterItWasKnown(t *testing.T) {
 
 // TestDeniedTopicIsNotForgotten: that it is not listed does not mean that it is gone, even when nothing is left of it.
 func TestDeniedTopicIsNotForgotten(t *testing.T) {
-	c := &scripted{denied: []segment.UUID{ordersID}}
+	c := &scriptedcluster.Cluster{}
+	c.Deny(ordersID)
 	h := start(t, c, append(copied(1, "orders", orders3, 0, 99), moved(1, orders3, tier.DeleteStarted), moved(1, orders3, tier.DeleteFinished))...)
 	if h.doubt(orders3) == nil {
 		t.Error("it is certain")
 	}
-	c.deny()
-	c.say(orders(bounded(3, 300, 300)))
+	c.Deny()
+	c.Say(orders(bounded(3, 300, 300)))
 	if p, ok := h.refreshed(t).Partition(orders3); !ok || p.Bounds().Start != 300 || h.doubt(orders3) != nil {
 		t.Errorf("%+v, %v", p, h.doubt(orders3))
 	}
@@ -187,9 +191,9 @@ func TestACutIsNoEnd(t *testing.T) {
 	whole, cut := bounded(3, 0, 200), bounded(3, 0, 200)
 	whole.LeaderEpoch = 4
 	cut.LeaderEpoch, cut.Lineage, cut.LineagePending = 9, []segment.EpochStart{{Epoch: 9, StartOffset: 0}}, true
-	c := &scripted{}
+	c := &scriptedcluster.Cluster{}
 	say := func(p cluster.Partition) *cluster.View {
-		return c.say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), p))
+		return c.Say(orders(bounded(0, 0, 9), bounded(1, 0, 9), bounded(2, 0, 9), p))
 	}
 	say(whole)
 	h := start(t, c, copied(1, "orders", orders3, 0, 99)...)

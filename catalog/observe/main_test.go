@@ -3,13 +3,12 @@ package observe
 import (
 	"context"
 	"encoding/binary"
-	"maps"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 
@@ -22,94 +21,6 @@ var (
 	ordersID = segment.UUID{7}
 	orders3  = tier.PartitionID{Topic: ordersID, Partition: 3}
 )
-
-// scripted is a cluster that says what a test has it say.
-type scripted struct {
-	mu      sync.Mutex
-	view    *cluster.View
-	away    error
-	hung    []int32 // brokers that lead and do not answer
-	denied  []segment.UUID
-	said    bool           // which topics there are; else nothing is known of any
-	watched []segment.UUID // ascending
-	asked   int
-}
-
-func (c *scripted) View() *cluster.View {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.view
-}
-
-func (c *scripted) Refresh(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.asked++
-	if c.away != nil {
-		return c.away
-	}
-	v := cluster.View{}
-	if c.view != nil {
-		v = *c.view
-	}
-	v.At = time.Now()
-	v.Topics = slices.Clone(v.Topics)
-	for i := range v.Topics {
-		t := &v.Topics[i]
-		t.Partitions = slices.Clone(t.Partitions)
-		for j := range t.Partitions {
-			if p := &t.Partitions[j]; p.Leader >= 0 && !slices.Contains(c.denied, t.ID) && !slices.Contains(c.hung, p.Leader) {
-				p.BoundsAt = v.At
-			}
-		}
-	}
-	v.Missing = map[segment.UUID]cluster.Absence{}
-	for _, id := range c.watched {
-		if slices.Contains(c.denied, id) {
-			v.Missing[id] = cluster.TopicDenied
-		} else if _, ok := v.Topic(id); !ok && c.said {
-			v.Missing[id] = cluster.TopicGone
-		}
-	}
-	c.view = &v
-	return ctx.Err()
-}
-
-func (c *scripted) RefreshOnly(ctx context.Context, _ ...cluster.PartitionID) error {
-	return c.Refresh(ctx)
-}
-
-func (c *scripted) Watch(topics map[segment.UUID]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watched = slices.SortedFunc(maps.Keys(topics), func(a, b segment.UUID) int { return slices.Compare(a[:], b[:]) })
-}
-
-func (c *scripted) watches(id segment.UUID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Contains(c.watched, id)
-}
-
-func (c *scripted) hang(brokers ...int32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hung = brokers
-}
-
-func (c *scripted) deny(topics ...segment.UUID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.denied = topics
-}
-
-func (c *scripted) say(topics ...cluster.Topic) *cluster.View {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.said = true
-	c.view = &cluster.View{ClusterID: "scripted", At: time.Now(), Topics: topics}
-	return c.view
-}
 
 // orders is the topic of most tests.
 func orders(partitions ...cluster.Partition) cluster.Topic {
@@ -158,7 +69,7 @@ type harness struct {
 }
 
 // prepare makes an Observer of a tier that is not published yet.
-func prepare(c *scripted, changes ...tier.Change) *harness {
+func prepare(c *scriptedcluster.Cluster, changes ...tier.Change) *harness {
 	h := &harness{tier: tier.New()}
 	h.Observer = New(Options{
 		Cluster: c, Op: "test", Refresh: time.Second, Applied: func(int, []tier.Rejected) {},
@@ -175,7 +86,7 @@ func prepare(c *scripted, changes ...tier.Change) *harness {
 }
 
 // start is prepare, published, when the cluster has answered.
-func start(t testing.TB, c *scripted, changes ...tier.Change) *harness {
+func start(t testing.TB, c *scriptedcluster.Cluster, changes ...tier.Change) *harness {
 	t.Helper()
 	h := prepare(c, changes...)
 	h.Publish(h.tier, func() {})

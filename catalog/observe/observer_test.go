@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
 
 // TestBoundsComeFromTheCluster, for all partitions of a topic that the tier holds something of, and for no other.
 func TestBoundsComeFromTheCluster(t *testing.T) {
-	c := &scripted{}
-	c.say(
+	c := &scriptedcluster.Cluster{}
+	c.Say(
 		cluster.Topic{ID: segment.UUID{5}, Name: "elsewhere", Partitions: []cluster.Partition{bounded(0, 0, 5)}},
 		orders(bounded(0, 7, 9), unbounded(1), unbounded(2), bounded(3, 20, 200)),
 	)
@@ -35,7 +36,7 @@ func TestBoundsComeFromTheCluster(t *testing.T) {
 		t.Error("a view that says the same made another one")
 	}
 	// The start moves, and what the cluster forgets stays.
-	c.say(orders(unbounded(0), unbounded(1), bounded(2, 1, 2), bounded(3, 30, 300)))
+	c.Say(orders(unbounded(0), unbounded(1), bounded(2, 1, 2), bounded(3, 30, 300)))
 	view = h.refreshed(t)
 	p, _ = view.Partition(orders3)
 	q, _ := view.Partition(tier.PartitionID{Topic: ordersID})
@@ -55,14 +56,14 @@ func TestBoundsComeFromTheCluster(t *testing.T) {
 
 // TestH7EverythingDeleted: a topic of which all segments are gone keeps its bounds while the cluster has it.
 func TestH7EverythingDeleted(t *testing.T) {
-	c := &scripted{}
-	c.say(orders(unbounded(0), unbounded(1), unbounded(2), bounded(3, 300, 300)))
+	c := &scriptedcluster.Cluster{}
+	c.Say(orders(unbounded(0), unbounded(1), unbounded(2), bounded(3, 300, 300)))
 	h := start(t, c, append(copied(1, "orders", orders3, 0, 99), moved(1, orders3, tier.DeleteStarted), moved(1, orders3, tier.DeleteFinished))...)
 	p, ok := h.tier.Snapshot().Partition(orders3)
 	if !ok || p.Bounds().Start != 300 || p.TieredEnd() != 300 {
 		t.Fatalf("%+v", p)
 	}
-	c.say()
+	c.Say()
 	if topics := h.refreshed(t).Topics(); len(topics) != 0 {
 		t.Errorf("%+v is left when the topic is gone", topics)
 	}
@@ -74,10 +75,10 @@ func TestH7EverythingDeleted(t *testing.T) {
 // TestTopicsOfOneName: the cluster's present one has the name, whatever the events' times; the other is reached by its
 // id until its last segment is deleted.
 func TestTopicsOfOneName(t *testing.T) {
-	c := &scripted{}
+	c := &scriptedcluster.Cluster{}
 	orphan := tier.PartitionID{Topic: segment.UUID{8}, Partition: 0}
 	const left = 99_999 // the newest event
-	c.say(cluster.Topic{ID: orphan.Topic, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 60)}})
+	c.Say(cluster.Topic{ID: orphan.Topic, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 60)}})
 	h := start(t, c, append(copied(1, "orders", orders3, 0, 99), copied(left, "orders", orphan, 0, 49)...)...)
 	named := func(want segment.UUID) {
 		t.Helper()
@@ -87,7 +88,7 @@ func TestTopicsOfOneName(t *testing.T) {
 	}
 	named(orphan.Topic)
 
-	c.say(orders(unbounded(0), unbounded(1), unbounded(2), bounded(3, 0, 200)))
+	c.Say(orders(unbounded(0), unbounded(1), unbounded(2), bounded(3, 0, 200)))
 	h.refreshed(t)
 	named(ordersID)
 	p, ok := h.tier.Snapshot().Partition(orphan)
@@ -101,14 +102,14 @@ func TestTopicsOfOneName(t *testing.T) {
 
 	// The topic is created once more, and nothing of the new one is tiered yet: its name is no longer another's.
 	third := segment.UUID{9}
-	c.say(cluster.Topic{ID: third, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 3)}})
+	c.Say(cluster.Topic{ID: third, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 3)}})
 	h.refreshed(t)
 	named(third)
-	if !c.watches(third) {
+	if !slices.Contains(c.Watched(), third) {
 		t.Error("it is not watched")
 	}
 	// No topic of the cluster has the name any more.
-	c.say()
+	c.Say()
 	h.refreshed(t)
 	named(orphan.Topic) // the newest event
 	if _, ok := h.tier.Snapshot().TopicByID(ordersID); !ok {
@@ -123,11 +124,11 @@ func TestTopicsOfOneName(t *testing.T) {
 
 // TestLineageIsTakenBack when a leader that answers has none to report, and kept while it does not answer.
 func TestLineageIsTakenBack(t *testing.T) {
-	c := &scripted{}
+	c := &scriptedcluster.Cluster{}
 	say := func(lineage ...segment.EpochStart) {
 		p := bounded(3, 0, 200)
 		p.Lineage = lineage
-		c.say(orders(p))
+		c.Say(orders(p))
 	}
 	say(segment.EpochStart{Epoch: 4, StartOffset: 0}, segment.EpochStart{Epoch: 5, StartOffset: 50})
 	h := start(t, c, copied(1, "orders", orders3, 0, 99)...)
@@ -135,11 +136,11 @@ func TestLineageIsTakenBack(t *testing.T) {
 		t.Fatal("a segment of a log that was lost is readable")
 	}
 	say()
-	c.hang(0)
+	c.Hang(0)
 	if h.refreshed(t); h.readable(orders3, 1) {
 		t.Error("a leader that does not answer took it back")
 	}
-	c.hang()
+	c.Hang()
 	if h.refreshed(t); !h.readable(orders3, 1) {
 		t.Error("it was not taken back")
 	}
@@ -155,13 +156,13 @@ func TestDivergentSegmentIsNotServed(t *testing.T) {
 	empty.Lineage = []segment.EpochStart{{Epoch: 8, StartOffset: 100}}
 	for name, now := range map[string]cluster.Partition{"shorter": shorter, "empty": empty} {
 		t.Run(name, func(t *testing.T) {
-			c := &scripted{}
-			c.say(orders(old))
+			c := &scriptedcluster.Cluster{}
+			c.Say(orders(old))
 			h := start(t, c, append(copied(1, "orders", orders3, 50, 99), copied(2, "orders", orders3, 100, 199)...)...)
 			if !h.readable(orders3, 2) {
 				t.Fatal("it is not readable before the election")
 			}
-			c.say(orders(now))
+			c.Say(orders(now))
 			p, _ := h.refreshed(t).Partition(orders3)
 			if p.Readable(segmentID(2)) || p.TieredEnd() != 100 {
 				t.Errorf("tiered up to %d", p.TieredEnd())
@@ -175,8 +176,8 @@ func TestDivergentSegmentIsNotServed(t *testing.T) {
 
 // TestBoundsOutliveAPartitionThatRecordsForget, for as long as the cluster has it; until it is asked, they are unknown.
 func TestBoundsOutliveAPartitionThatRecordsForget(t *testing.T) {
-	c := &scripted{}
-	c.say(orders(bounded(3, 20, 200)))
+	c := &scriptedcluster.Cluster{}
+	c.Say(orders(bounded(3, 20, 200)))
 	h := start(t, c, copied(1, "orders", orders3, 0, 99)...)
 	h.apply(tier.PartitionForgotten{Partition: orders3})
 	if _, ok := h.tier.Snapshot().Partition(orders3); ok || h.doubt(orders3) == nil {
@@ -192,7 +193,7 @@ func TestBoundsOutliveAPartitionThatRecordsForget(t *testing.T) {
 }
 
 // running is start with Run under way.
-func running(t *testing.T, c *scripted, changes ...tier.Change) *harness {
+func running(t *testing.T, c *scriptedcluster.Cluster, changes ...tier.Change) *harness {
 	h := start(t, c, changes...)
 	go h.Run(t.Context())
 	synctest.Wait()
@@ -202,17 +203,17 @@ func running(t *testing.T, c *scripted, changes ...tier.Change) *harness {
 // TestTopicMadeAnewIsWatched as soon as a view shows that a name has passed to it, before anything of it is tiered.
 func TestTopicMadeAnewIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &scripted{}
-		c.say(orders(bounded(3, 0, 200)))
+		c := &scriptedcluster.Cluster{}
+		c.Say(orders(bounded(3, 0, 200)))
 		h := running(t, c, copied(1, "orders", orders3, 0, 99)...)
 		again := segment.UUID{9}
-		c.say(cluster.Topic{ID: again, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 3)}})
+		c.Say(cluster.Topic{ID: again, Name: "orders", Partitions: []cluster.Partition{bounded(0, 0, 3)}})
 		v := *c.View()
 		v.Topics = []cluster.Topic{{ID: again, Name: "orders", Partitions: []cluster.Partition{unbounded(0)}}}
 		h.Observe(&v) // the bounds of an id that is not watched were not asked for
 		synctest.Wait()
 		topic, ok := h.tier.Snapshot().TopicByName("orders")
-		if !ok || topic.ID != again || !slices.Equal(topic.Partitions, []int32{0}) || !c.watches(again) {
+		if !ok || topic.ID != again || !slices.Equal(topic.Partitions, []int32{0}) || !slices.Contains(c.Watched(), again) {
 			t.Errorf("%+v", topic)
 		}
 	})
@@ -221,23 +222,19 @@ func TestTopicMadeAnewIsWatched(t *testing.T) {
 // TestNewTopicsAreWatched as soon as the first record of one comes, and asked about until the cluster answers.
 func TestNewTopicsAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &scripted{}
+		c := &scriptedcluster.Cluster{}
 		h := running(t, c)
-		c.say(orders(bounded(3, 5, 200)))
-		c.mu.Lock()
-		c.away = errors.New("away")
-		c.mu.Unlock()
+		c.Say(orders(bounded(3, 5, 200)))
+		c.SetAway(errors.New("away"))
 		h.apply(copied(1, "orders", orders3, 0, 99)...)
 		synctest.Wait()
 		if err := h.doubt(orders3); err == nil || err.Error() != "test: the cluster has not been asked about the topic yet" {
 			t.Errorf("before the cluster answers: %v", err)
 		}
-		c.mu.Lock()
-		c.away = nil
-		c.mu.Unlock()
+		c.SetAway(nil)
 		time.Sleep(maxPause)
 		synctest.Wait()
-		if p, ok := h.tier.Snapshot().Partition(orders3); !ok || p.Bounds().Start != 5 || h.doubt(orders3) != nil || !c.watches(ordersID) {
+		if p, ok := h.tier.Snapshot().Partition(orders3); !ok || p.Bounds().Start != 5 || h.doubt(orders3) != nil || !slices.Contains(c.Watched(), ordersID) {
 			t.Errorf("%+v, %v", p, h.doubt(orders3))
 		}
 	})
@@ -245,8 +242,8 @@ func TestNewTopicsAreWatched(t *testing.T) {
 
 // TestAViewIsTakenOverOnce, although the cluster's client reports it and the one who asked looks at it too.
 func TestAViewIsTakenOverOnce(t *testing.T) {
-	c := &scripted{}
-	c.say(orders(bounded(3, 0, 200)))
+	c := &scriptedcluster.Cluster{}
+	c.Say(orders(bounded(3, 0, 200)))
 	applied := 0
 	h := start(t, c, copied(1, "orders", orders3, 0, 99)...)
 	h.opt.Applied = func(int, []tier.Rejected) { applied++ }
@@ -262,8 +259,8 @@ func TestAViewIsTakenOverOnce(t *testing.T) {
 
 // TestATierBeforeItIsPublished is given what records say only, and what was observed until then at once.
 func TestATierBeforeItIsPublished(t *testing.T) {
-	c := &scripted{}
-	c.say(orders(bounded(3, 20, 200)))
+	c := &scriptedcluster.Cluster{}
+	c.Say(orders(bounded(3, 20, 200)))
 	h := prepare(c, copied(1, "orders", orders3, 0, 99)...)
 	if err := h.Ask(t.Context()); err != nil {
 		t.Fatal(err)
@@ -285,7 +282,7 @@ func TestATierBeforeItIsPublished(t *testing.T) {
 	// Another tier is on its way: this one stays as it is.
 	h.Restart(nil)
 	before := h.tier.Snapshot()
-	c.say(orders(bounded(3, 30, 200)))
+	c.Say(orders(bounded(3, 30, 200)))
 	if h.refreshed(t) != before || len(h.Topics()) != 0 {
 		t.Error("it changed")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"coldtap/catalog"
 	"coldtap/cluster"
+	"coldtap/internal/testing/scriptedcluster"
 	"coldtap/segment"
 	"coldtap/tier"
 )
@@ -16,8 +17,8 @@ import (
 // tiered.
 func TestIncludedTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &scripted{}
-		c.say(orders(bounded(0, 0, 3), unbounded(1)))
+		c := &scriptedcluster.Cluster{}
+		c.Say(orders(bounded(0, 0, 3), unbounded(1)))
 		h := start(t, c)
 		include := func(name string, id segment.UUID, refreshed error) error {
 			return h.Include(t.Context(), name, id, func() error {
@@ -27,8 +28,8 @@ func TestIncludedTopics(t *testing.T) {
 				return refreshed
 			})
 		}
-		asked := c.asked
-		if err := include("nobody.has.it", segment.UUID{}, errors.New("a view of now is enough")); err != nil || c.asked != asked {
+		asked := c.Asked()
+		if err := include("nobody.has.it", segment.UUID{}, errors.New("a view of now is enough")); err != nil || c.Asked() != asked {
 			t.Errorf("%v", err)
 		}
 		if err := include("orders", segment.UUID{}, nil); err != nil {
@@ -39,8 +40,8 @@ func TestIncludedTopics(t *testing.T) {
 		if !ok || p.TieredEnd() != 0 || p.Bounds().HighWatermark != 3 || h.doubt(of) != nil || len(h.Topics()) != 0 {
 			t.Errorf("%+v, %v", p, h.doubt(of))
 		}
-		asked = c.asked
-		if err := include("orders", ordersID, nil); err != nil || c.asked != asked {
+		asked = c.Asked()
+		if err := include("orders", ordersID, nil); err != nil || c.Asked() != asked {
 			t.Errorf("%v, although it has just been asked for", err)
 		}
 		time.Sleep(includedFor)
@@ -67,7 +68,7 @@ func TestIncludedTopics(t *testing.T) {
 			t.Error(err)
 		}
 		// Leaders that report nothing.
-		c.say(cluster.Topic{ID: segment.UUID{9}, Name: "silent", Partitions: []cluster.Partition{unbounded(0)}})
+		c.Say(cluster.Topic{ID: segment.UUID{9}, Name: "silent", Partitions: []cluster.Partition{unbounded(0)}})
 		h.refreshed(t)
 		err = include("silent", segment.UUID{}, nil)
 		if e, ok := errors.AsType[*catalog.Error](err); !ok || e.Kind != catalog.NotReady || e.Error() != "test: the leaders of topic silent have not told its bounds yet" {
@@ -79,14 +80,14 @@ func TestIncludedTopics(t *testing.T) {
 // TestIncludedTopicsAreBounded: the one that was named first goes.
 func TestIncludedTopicsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &scripted{}
+		c := &scriptedcluster.Cluster{}
 		h := start(t, c)
 		var topics []cluster.Topic
 		for n := range includedMost + 1 {
 			id := segment.UUID{1, byte(n >> 8), byte(n)}
 			topics = append(topics, cluster.Topic{ID: id, Name: "t" + id.String(), Partitions: []cluster.Partition{bounded(0, 0, 9)}})
 		}
-		c.say(topics...)
+		c.Say(topics...)
 		h.refreshed(t)
 		for _, topic := range topics {
 			time.Sleep(time.Nanosecond)

@@ -66,12 +66,13 @@ var allowed = map[string][]string{
 	"bench/simstore":      {"rangeio"},
 
 	// Test equipment.
-	"internal/testing/testkit":        {},
-	"internal/testing/fakes3":         {"rangeio"},
-	"internal/testing/faultstore":     {"rangeio"},
-	"internal/testing/clusterfixture": {"segment"},
-	"internal/testing/replaycluster":  {"segment", "tier", "catalog/kafka"},
-	"rangeio/rangeiotest":             {"rangeio"},
+	"internal/testing/testkit":         {},
+	"internal/testing/fakes3":          {"rangeio"},
+	"internal/testing/faultstore":      {"rangeio"},
+	"internal/testing/clusterfixture":  {"segment"},
+	"internal/testing/replaycluster":   {"segment", "tier", "catalog/kafka"},
+	"internal/testing/scriptedcluster": {"cluster", "segment"},
+	"rangeio/rangeiotest":              {"rangeio"},
 }
 
 // equipment says that a package is for tests: it must not get into a binary.
